@@ -354,7 +354,7 @@ pub(crate) struct Gate {
     pub(crate) what: Vec<String>,
 
     /// Measure instead of reading records: this program, and an older build of it that is given
-    /// here, in turn, slice by slice
+    /// here, in turn, slice by slice, in 36 rounds
     #[arg(long, value_name = "PROGRAM", value_hint = ValueHint::FilePath)]
     pub(crate) rerun: Option<PathBuf>,
 

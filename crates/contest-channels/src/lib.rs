@@ -67,7 +67,13 @@ mod tests {
     }
 
     #[test]
-    fn the_capacity_of_merged_channels_is_divided_among_them() {
-        assert_eq!(effective_capacity("task/stream-map.tokio", 1024, 8), Some(1024));
+    fn effective_capacity_is_the_requested_one() {
+        assert_eq!(effective_capacity("task/tokio-mpsc", 1024, 8), Some(1024));
+        assert_eq!(effective_capacity("task/tokio-mpsc-unbounded", 1024, 8), Some(1024), "by credit");
+        assert_eq!(effective_capacity("task/futures-channel", 1024, 8), Some(1024));
+        assert_eq!(effective_capacity("task/flume", 0, 2), Some(0), "a rendezvous");
+        assert_eq!(effective_capacity("task/kanal", 1, 2), Some(1));
+        assert_eq!(effective_capacity("task/stream-map.tokio", 1024, 8), Some(1024), "divided among eight");
+        assert_eq!(effective_capacity("task/tokio-mpsc", 1 << 20, 1), None, "too many to try");
     }
 }

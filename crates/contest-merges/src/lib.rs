@@ -18,7 +18,7 @@ use std::pin::Pin;
 
 use anyhow::Result;
 use estafette_contest_common::channel::mechanism::SendEnd;
-use estafette_contest_common::channel::{TaskChannel, capacity, executor, spec};
+use estafette_contest_common::channel::{TaskChannel, executor, probe, spec};
 use estafette_contest_tasks::{AsyncChannel, Flume, FuturesChannel, TokioMpsc};
 use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::entry::{Entry, async_values};
@@ -138,7 +138,7 @@ impl<M: Merge, C: Streamed> Mechanism for MergedChannels<M, C> {
     fn effective_capacity(&self, case: &Case) -> Option<u64> {
         // Only the channels are probed. The merged stream takes messages from them only when it is
         // polled.
-        let each = capacity::of_tasks::<C>(case.capacity / case.producers, 1)?;
+        let each = probe::of_tasks::<C>(case.capacity / case.producers, 1)?;
         Some(each * case.producers as u64)
     }
 }

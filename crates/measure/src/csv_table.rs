@@ -109,7 +109,8 @@ fn figure_columns(figures: &Figures) -> [String; 23] {
     };
     let Faults { lost, duplicated, reordered, damaged } = figures.faults;
     [
-        figures.metric_ns().to_string(),
+        // It is infinite without messages.
+        optional(Some(figures.metric_ns()).filter(|ns| ns.is_finite())),
         figures.messages.to_string(),
         figures.window_ns.to_string(),
         figures.per_second().to_string(),

@@ -82,9 +82,10 @@ pub enum Event<'a, S> {
     },
     /// A connection, listener or socket ended. No event follows for this endpoint.
     ///
-    /// If the peer violated the protocol or missed a deadline, this is reported at once. The peer is
-    /// then told why, and until it ends too the connection counts for
-    /// [`Limits::connections`](crate::Limits), at most for [`Limits::flush`](crate::Limits).
+    /// If the peer violated the protocol or missed a deadline, this is reported at once. The peer
+    /// still gets a closing frame or an HTTP response with the cause. Until it ends the connection too,
+    /// at most for [`Limits::flush`](crate::Limits), the connection counts for
+    /// [`Limits::connections`](crate::Limits).
     Closed {
         /// The endpoint that ended.
         endpoint: Endpoint,

@@ -227,7 +227,7 @@ impl<S> Shared<S> {
     #[cold]
     pub(crate) fn outcome_without_route(&self, key: Key) -> Outcome {
         let resources = self.resources.read().unwrap_or_else(PoisonError::into_inner);
-        if resources.made(key) { Outcome::Closed } else { Outcome::ForeignEndpoint }
+        if resources.issued(key) { Outcome::Closed } else { Outcome::ForeignEndpoint }
     }
 
     /// How to send to the endpoint with this key.

@@ -34,8 +34,8 @@ impl<T> Slab<T> {
         Slab { number: SLABS.fetch_add(1, Ordering::Relaxed), slots: Vec::new(), free: Vec::new() }
     }
 
-    /// Whether this slab made the key, even if its value was removed.
-    pub(crate) fn made(&self, key: Key) -> bool {
+    /// Whether the key is from this slab, even if its value was removed.
+    pub(crate) fn issued(&self, key: Key) -> bool {
         key.slab == self.number
     }
 
@@ -57,7 +57,7 @@ impl<T> Slab<T> {
 
     pub(crate) fn get(&self, key: Key) -> Option<&T> {
         let slot = self.slots.get(key.index as usize)?;
-        slot.value.as_ref().filter(|_| slot.generation == key.generation && key.slab == self.number)
+        slot.value.as_ref().filter(|_| slot.generation == key.generation && self.issued(key))
     }
 
     /// Replaces the value of a key, and returns the old one.
@@ -68,8 +68,8 @@ impl<T> Slab<T> {
 
     /// The slot of a key, unless another value is in it.
     fn slot(&mut self, key: Key) -> Option<&mut Slot<T>> {
-        let made = self.made(key);
-        self.slots.get_mut(key.index as usize).filter(|slot| made && slot.generation == key.generation)
+        let is_own = self.issued(key);
+        self.slots.get_mut(key.index as usize).filter(|slot| is_own && slot.generation == key.generation)
     }
 
     pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
@@ -94,7 +94,7 @@ mod tests {
         let (mut slab, mut other) = (Slab::new(), Slab::new());
         let (key, foreign) = (slab.insert_with(|_| 1), other.insert_with(|_| 2));
         assert_ne!(key, foreign);
-        assert!(slab.made(key) && !slab.made(foreign));
+        assert!(slab.issued(key) && !slab.issued(foreign));
         assert_eq!((slab.get(foreign), other.get(foreign)), (None, Some(&2)));
         assert_eq!((slab.replace(foreign, 3), slab.remove(foreign)), (None, None));
         assert_eq!(slab.get(key), Some(&1));

@@ -7,6 +7,8 @@ use crate::transport::Options;
 
 /// The headers of an HTTP request or response, in their order. Names are compared without regard to
 /// case. Bytes of a value that are not UTF-8 are replaced by U+FFFD.
+///
+/// `Debug` prints the names only, because values such as that of `Authorization` may be secrets.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Headers(Vec<(Box<str>, Box<str>)>);
 
@@ -19,6 +21,11 @@ impl Headers {
     /// The values of all headers of this name, in their order.
     pub fn get_all(&self, name: &str) -> impl Iterator<Item = &str> {
         self.iter().filter(move |(each, _)| each.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    /// Adds a header behind the others.
+    pub(crate) fn push(&mut self, name: &str, value: &str) {
+        self.0.push((name.into(), value.into()));
     }
 
     /// All headers: name and value.
@@ -37,7 +44,7 @@ impl From<&[httparse::Header<'_>]> for Headers {
 
 impl fmt::Debug for Headers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.iter()).finish()
+        f.debug_list().entries(self.iter().map(|(name, _)| name)).finish()
     }
 }
 
@@ -113,4 +120,17 @@ fn header_error(name: &str, value: &str) -> Option<String> {
 pub(crate) fn is_token(text: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     !text.is_empty() && text.chars().all(is_part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_values_of_headers_are_not_printed() {
+        let options = Options::default().header("Authorization", "Bearer secret");
+        assert_eq!(options.headers.get("authorization"), Some("Bearer secret"));
+        let printed = format!("{options:?}");
+        assert!(printed.contains("Authorization") && !printed.contains("secret"), "{printed}");
+    }
 }

@@ -13,7 +13,7 @@ use estafette_measure::{
 };
 use futures_util::FutureExt;
 
-use super::{Channel, Outcome, TaskChannel, ThreadChannel, capacity};
+use super::{Channel, Outcome, TaskChannel, ThreadChannel, probe};
 
 /// A channel between threads as a mechanism.
 pub struct BetweenThreads<C>(PhantomData<C>);
@@ -45,7 +45,7 @@ impl<C: ThreadChannel> Mechanism for BetweenThreads<C> {
     }
 
     fn effective_capacity(&self, case: &Case) -> Option<u64> {
-        capacity::of_threads::<C>(case.capacity, case.sending())
+        probe::of_threads::<C>(case.capacity, case.sending())
     }
 }
 
@@ -59,7 +59,7 @@ impl<C: TaskChannel> Mechanism for BetweenTasks<C> {
     }
 
     fn effective_capacity(&self, case: &Case) -> Option<u64> {
-        capacity::of_tasks::<C>(case.capacity, case.sending())
+        probe::of_tasks::<C>(case.capacity, case.sending())
     }
 }
 

@@ -10,8 +10,8 @@ use estafette_measure::case::{Pattern, PayloadKind};
 use estafette_measure::spec::{Ownership, Runtime, Scope, Tier};
 use estafette_measure::{Spec, Value};
 
-pub mod capacity;
 pub mod mechanism;
+pub mod probe;
 mod runtime;
 
 pub use runtime::executor;

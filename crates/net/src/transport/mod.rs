@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::Address;
 use crate::reconnect::Reconnect;
+use crate::upgrade::Headers;
 
 mod inproc;
 mod pending;
@@ -314,7 +315,7 @@ pub struct Options {
     /// As set by [`Options::subprotocols`].
     pub subprotocols: Vec<String>,
     /// As added by [`Options::header`].
-    pub headers: Vec<(String, String)>,
+    pub headers: Headers,
     /// As set by [`Options::host`]. If it is unset, the node sets it when it connects: to the host
     /// of the address as written, before name resolution.
     pub host: Option<String>,
@@ -341,7 +342,7 @@ impl Default for Options {
             half_open: false,
             reconnect: None,
             subprotocols: Vec::new(),
-            headers: Vec::new(),
+            headers: Headers::default(),
             host: None,
             #[cfg(feature = "tls")]
             tls_client: None,
@@ -482,8 +483,8 @@ impl Options {
     /// character, or if the header belongs to the handshake itself: `Host`, `Connection`, `Upgrade`,
     /// `Sec-WebSocket-*` and those that announce a body.
     #[must_use]
-    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Options {
-        self.headers.push((name.into(), value.into()));
+    pub fn header(mut self, name: &str, value: &str) -> Options {
+        self.headers.push(name, value);
         self
     }
 

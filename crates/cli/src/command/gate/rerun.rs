@@ -30,8 +30,8 @@ use crate::progress::View;
 use crate::report_to_stderr;
 
 /// The number of rounds, unless the user asks for another. Of 36 rounds and fifty cases, Holm's
-/// correction finds a slower case even if eight of its rounds say otherwise; of 24, four may. With less
-/// than 10 rounds it finds none. The test of the error rates has figures.
+/// correction finds a slower case even if eight of its rounds say otherwise; of 24, four may. With
+/// fewer than 10 rounds it finds none. The test of the error rates has figures.
 pub(super) const ROUNDS: usize = 36;
 
 /// Measures both builds. `None` if the user interrupts.

@@ -64,7 +64,7 @@ pub(super) struct Cases<'a> {
 /// Lists the cases that are faster, slower, or not known. Lists without a case are left out.
 pub(super) fn lists(comparison: &Comparison) -> Vec<Cases<'_>> {
     let kinds =
-        [(Verdict::Faster, "Faster in B"), (Verdict::Slower, "Slower in B"), (Verdict::Inconclusive, "Cannot be told")];
+        [(Verdict::Faster, "Faster in B"), (Verdict::Slower, "Slower in B"), (Verdict::Inconclusive, "Undecided")];
     let list = |(verdict, words): (Verdict, &str)| {
         let mut cases: Vec<&Compared> = comparison.cases.iter().filter(|case| case.verdict == Some(verdict)).collect();
         // The order of a float's bits is that of its size, if it is not negative.

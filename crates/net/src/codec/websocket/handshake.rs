@@ -56,7 +56,7 @@ impl Opening {
         if !offered.is_empty() {
             push_header(&mut request, "Sec-WebSocket-Protocol", &offered.join(", "));
         }
-        for (name, value) in &options.headers {
+        for (name, value) in options.headers.iter() {
             push_header(&mut request, name, value);
         }
         request.push_str("\r\n");
