@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::batch::{Batch, Route};
+use crate::batch::Batch;
 use crate::codec::Kind;
 use crate::codec::websocket::{Close, CloseError};
 use crate::event::{Endpoint, Outcome};
@@ -187,31 +187,12 @@ impl<S> Handle<S> {
     /// Messages of one thread to one endpoint keep their order. An accepted message is lost only if
     /// the connection ends before the peer has received it.
     pub fn send(&self, to: Endpoint, message: &[u8]) -> Outcome {
-        self.send_kind(to, Kind::Binary, message)
+        self.shared.send(to, Kind::Binary, message)
     }
 
     /// As [`Handle::send`], but a WebSocket peer receives a text message.
     pub fn send_text(&self, to: Endpoint, message: &str) -> Outcome {
-        self.send_kind(to, Kind::Text, message.as_bytes())
-    }
-
-    #[inline]
-    fn send_kind(&self, to: Endpoint, kind: Kind, message: &[u8]) -> Outcome {
-        loop {
-            return match self.shared.route(to.key) {
-                Some(Route::Stream(connection)) => match connection.send(kind, message) {
-                    Ok(Some(outcome)) => outcome,
-                    Ok(None) => continue,
-                    Err(error) => {
-                        let outcome = connection.refused_outcome();
-                        self.shared.command(Command::SendFailed(to.key, connection, error));
-                        outcome
-                    }
-                },
-                Some(Route::Datagrams(socket)) => socket.send(message, to.remote),
-                None => self.shared.outcome_without_route(to.key),
-            };
-        }
+        self.shared.send(to, Kind::Text, message.as_bytes())
     }
 
     /// Creates a batch, which sends several messages together. For many small messages this is

@@ -10,11 +10,11 @@ use crate::Address;
 use crate::asleep::Asleep;
 use crate::backend::{Registry, WritableSwitch};
 use crate::batch::Route;
-use crate::codec::Decoder;
 use crate::codec::websocket::{Opening, Side};
+use crate::codec::{Decoder, Kind};
 use crate::connection::{BufferTotals, Connection};
 use crate::datagrams::Socket;
-use crate::event::Outcome;
+use crate::event::{Endpoint, Outcome};
 use crate::handle::Error;
 use crate::limits::Limits;
 use crate::lookup::{LookupOwner, Lookups, numeric};
@@ -238,6 +238,27 @@ impl<S> Shared<S> {
             Resource::Datagrams(socket) => Some(Route::Datagrams(socket.clone())),
             Resource::Listener(_) => None,
         })
+    }
+
+    /// Sends a message: see [`Handle::send`](crate::Handle::send).
+    #[inline]
+    pub(crate) fn send(&self, to: Endpoint, kind: Kind, message: &[u8]) -> Outcome {
+        loop {
+            return match self.route(to.key) {
+                Some(Route::Stream(connection)) => match connection.send(kind, message) {
+                    Ok(Some(outcome)) => outcome,
+                    // Another connection has replaced it.
+                    Ok(None) => continue,
+                    Err(error) => {
+                        let outcome = connection.refused_outcome();
+                        self.command(Command::SendFailed(to.key, connection, error));
+                        outcome
+                    }
+                },
+                Some(Route::Datagrams(socket)) => socket.send(message, to.remote),
+                None => self.outcome_without_route(to.key),
+            };
+        }
     }
 
     /// Finds the transport of an address, and the message framing on top of it.
