@@ -11,11 +11,15 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, Pid, sched_setaffinity};
 
+use crate::epoll::{PolledStream, PolledUdp};
 use crate::native::{Buffered, Native, Tungstenite, Udp};
 use crate::net::Net;
 use crate::{Library, Result, Task, Wire};
 
 const SLICE: Duration = Duration::from_millis(5);
+/// After which time the end of a slice is announced again, where the announcement may be lost. Few
+/// announcements that are late fill no receive buffer.
+const AGAIN: Duration = Duration::from_micros(200);
 
 /// The threads of one library.
 pub(crate) struct Contender {
@@ -113,6 +117,8 @@ impl Worker<'_> {
                 let batched = library == Library::NetBatch && is_sender;
                 self.serve(Net::open(self.wire, self.task.len(), side, batched)?, is_sender)
             }
+            (Library::Epoll, Wire::Udp) => self.serve(PolledUdp::open(self.task, side)?, is_sender),
+            (Library::Epoll, _) => self.serve(PolledStream::open(self.wire, self.task, side)?, is_sender),
             (_, Wire::Udp) => self.serve(Udp::open(side)?, is_sender),
             (_, Wire::WebSocket) => self.serve(Tungstenite::open(side)?, is_sender),
             (Library::Native, _) => self.serve(Native::open(self.wire, self.task.len(), side)?, is_sender),
@@ -170,7 +176,7 @@ impl Worker<'_> {
         link.flush()?;
         let mut sent = Instant::now();
         while self.wire == Wire::Udp && self.acknowledged.load(Ordering::Acquire) != number {
-            if sent.elapsed() > Duration::from_micros(20) {
+            if sent.elapsed() > AGAIN {
                 link.send(message)?;
                 link.flush()?;
                 sent = Instant::now();

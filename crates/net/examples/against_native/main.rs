@@ -9,9 +9,11 @@
 //!
 //! A figure is the contender's rate as a share of the native one's: the median over rounds of the
 //! median over slices next to each other, with its quartiles. WebSockets are compared with
-//! tungstenite.
+//! tungstenite. `epoll alone` are the same native sockets in a loop that waits with epoll and does
+//! nothing else: what an event loop costs at least.
 
 mod contender;
+mod epoll;
 mod native;
 mod net;
 
@@ -87,19 +89,26 @@ enum Library {
     Native,
     /// With `BufWriter` and `BufReader`.
     NativeBuffered,
+    /// The same sockets, which a loop of its own waits for with epoll.
+    Epoll,
     Net,
     NetBatch,
 }
 
 impl Library {
     fn all(wire: Wire, task: Task) -> Vec<Library> {
-        match (wire, task) {
-            (_, Task::RoundTrip | Task::OneThread) => vec![Library::Native, Library::Net],
-            (Wire::Tcp | Wire::Framed, _) => {
-                vec![Library::Native, Library::NativeBuffered, Library::Net, Library::NetBatch]
-            }
-            _ => vec![Library::Native, Library::Net, Library::NetBatch],
+        let is_stream = matches!(task, Task::Stream(_));
+        let mut libraries = vec![Library::Native, Library::Net];
+        if wire != Wire::WebSocket {
+            libraries.push(Library::Epoll);
         }
+        if is_stream {
+            libraries.push(Library::NetBatch);
+        }
+        if is_stream && matches!(wire, Wire::Tcp | Wire::Framed) {
+            libraries.push(Library::NativeBuffered);
+        }
+        libraries
     }
 }
 
@@ -155,10 +164,11 @@ fn compare(wire: Wire, task: Task, rounds: usize, cores: [usize; 2]) -> Result<(
     };
     let [_, native, _] = quartiles(rates.iter().flat_map(|round| round[0].iter().copied()).collect());
     println!(
-        "{:9}  {:16}  {:>6.2} us  {:20} {:20} {}",
+        "{:9}  {:16}  {:>6.2} us  {:20}  {:20}  {:20}  {}",
         wire.scheme(),
         task.to_string(),
         1e6 / native,
+        share(Library::Epoll, Library::Native),
         share(Library::Net, Library::Native),
         share(Library::NetBatch, Library::Native),
         share(Library::NetBatch, Library::NativeBuffered),

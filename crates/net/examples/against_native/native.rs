@@ -11,7 +11,7 @@ use crate::contender::{Link, Side};
 use crate::{BUFFER, Result, Wire};
 
 /// Connects two sockets with TCP_NODELAY: the one that sends, and the one that receives.
-fn tcp(side: Side) -> Result<[TcpStream; 2]> {
+pub(crate) fn tcp(side: Side) -> Result<[TcpStream; 2]> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let ends = match side {
         Side::Receiver(addresses) => {
@@ -46,15 +46,7 @@ impl Native {
 
 impl Link for Native {
     fn send(&mut self, message: &[u8]) -> Result<()> {
-        if !self.framed {
-            return Ok(self.to.write_all(message)?);
-        }
-        let header = (message.len() as u32).to_be_bytes();
-        let written = self.to.write_vectored(&[IoSlice::new(&header), IoSlice::new(message)])?;
-        if written < header.len() {
-            self.to.write_all(&header[written..])?;
-        }
-        Ok(self.to.write_all(&message[written.saturating_sub(header.len())..])?)
+        write_message(&mut self.to, self.framed, message)
     }
 
     fn recv(&mut self, mut look: impl FnMut(&[u8]) -> ControlFlow<()>) -> Result<()> {
@@ -67,14 +59,29 @@ impl Link for Native {
     }
 }
 
+pub(crate) fn check_length(header: [u8; 4], expected: usize) -> Result<()> {
+    if u32::from_be_bytes(header) as usize == expected { Ok(()) } else { Err("a message has another length".into()) }
+}
+
+/// Sends a message on a stream by one vectored write.
+pub(crate) fn write_message(to: &mut TcpStream, framed: bool, message: &[u8]) -> Result<()> {
+    if !framed {
+        return Ok(to.write_all(message)?);
+    }
+    let header = (message.len() as u32).to_be_bytes();
+    let written = to.write_vectored(&[IoSlice::new(&header), IoSlice::new(message)])?;
+    if written < header.len() {
+        to.write_all(&header[written..])?;
+    }
+    Ok(to.write_all(&message[written.saturating_sub(header.len())..])?)
+}
+
 /// Reads a message into a buffer of its length.
 fn read_message(from: &mut impl Read, framed: bool, buffer: &mut [u8]) -> Result<()> {
     if framed {
         let mut header = [0; 4];
         from.read_exact(&mut header)?;
-        if u32::from_be_bytes(header) as usize != buffer.len() {
-            return Err("a message has another length".into());
-        }
+        check_length(header, buffer.len())?;
     }
     Ok(from.read_exact(buffer)?)
 }
@@ -124,31 +131,36 @@ pub(crate) struct Udp {
     buffer: Vec<u8>,
 }
 
+/// Connects two UDP sockets: the one that sends, and the one that receives.
+pub(crate) fn udp(side: Side) -> Result<[UdpSocket; 2]> {
+    Ok(match side {
+        Side::Both => {
+            let ends = [UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?];
+            ends[0].connect(ends[1].local_addr()?)?;
+            ends[1].connect(ends[0].local_addr()?)?;
+            ends
+        }
+        Side::Receiver(addresses) => {
+            let socket = UdpSocket::bind("127.0.0.1:0")?;
+            addresses.send(socket.local_addr()?)?;
+            // The first message says who sends.
+            let (_, peer) = socket.peek_from(&mut [0])?;
+            socket.connect(peer)?;
+            [socket.try_clone()?, socket]
+        }
+        Side::Sender(address) => {
+            let socket = UdpSocket::bind("127.0.0.1:0")?;
+            socket.connect(address.recv()?)?;
+            // It announces the end of a slice that never began.
+            socket.send(&[255])?;
+            [socket.try_clone()?, socket]
+        }
+    })
+}
+
 impl Udp {
     pub(crate) fn open(side: Side) -> Result<Udp> {
-        let [to, from] = match side {
-            Side::Both => {
-                let ends = [UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?];
-                ends[0].connect(ends[1].local_addr()?)?;
-                ends[1].connect(ends[0].local_addr()?)?;
-                ends
-            }
-            Side::Receiver(addresses) => {
-                let socket = UdpSocket::bind("127.0.0.1:0")?;
-                addresses.send(socket.local_addr()?)?;
-                // The first message says who sends.
-                let (_, peer) = socket.peek_from(&mut [0])?;
-                socket.connect(peer)?;
-                [socket.try_clone()?, socket]
-            }
-            Side::Sender(address) => {
-                let socket = UdpSocket::bind("127.0.0.1:0")?;
-                socket.connect(address.recv()?)?;
-                // It announces the end of a slice that never began.
-                socket.send(&[255])?;
-                [socket.try_clone()?, socket]
-            }
-        };
+        let [to, from] = udp(side)?;
         Ok(Udp { to, from, buffer: vec![0; BUFFER] })
     }
 }
