@@ -11,6 +11,7 @@ use crate::batch::{Batch, Route};
 use crate::codec::Kind;
 use crate::codec::websocket::{Close, CloseError};
 use crate::event::{Endpoint, Outcome};
+use crate::lifecycle::Stage;
 #[cfg(doc)]
 use crate::limits::Limits;
 use crate::lookup::{name, numeric, resolve};
@@ -37,6 +38,9 @@ pub enum Error {
     /// The node was dropped.
     #[error("the node is gone")]
     Gone,
+    /// The node is shutting down, or has shut down: [`Handle::shutdown`].
+    #[error("the node is shutting down")]
+    ShuttingDown,
     /// The node has reached [`Limits::connections`].
     #[error("the limit of {0} connections is reached: Limits::connections")]
     TooMany(usize),
@@ -107,6 +111,7 @@ impl<S> Handle<S> {
         Error: From<A::Error>,
     {
         let address: Address = address.try_into()?;
+        self.shared.check_running()?;
         let (transport, scheme) = self.shared.transport(&address)?;
         let failed = |source| Error::Io { doing: "listening at", address: address.clone(), source };
         let scheme = scheme.with_options(options, &self.shared.limits).map_err(failed)?;
@@ -169,6 +174,7 @@ impl<S> Handle<S> {
         Error: From<A::Error>,
     {
         let address: Address = address.try_into()?;
+        self.shared.check_running()?;
         self.shared.transport(&address)?;
         let most = self.shared.limits.connections;
         if self.shared.count() >= most {
@@ -342,6 +348,63 @@ impl<S> Handle<S> {
     pub fn signal_after(&self, delay: Duration, signal: S) {
         lock(&self.shared.signals).push_timed(delay, signal);
         self.shared.wake();
+    }
+
+    /// Ends the node in order. Returns at once: the node's thread does the work while it runs.
+    ///
+    /// Listeners stop accepting. Every connection is closed as by [`Handle::close`], with `within`
+    /// in place of [`Limits::flush`]: it writes its queue and waits until its peer has ended the
+    /// connection too. A WebSocket peer receives the code 1001 ("going away"). When `within` has
+    /// passed, what is left is cut. Each endpoint is reported as `Closed`. After the last one
+    /// [`Node::run`](crate::Node::run) returns, and [`Node::next`](crate::Node::next) and
+    /// [`AsyncNode::next`](crate::AsyncNode) return `None`, as after [`Handle::stop`]. A loop by
+    /// [`Node::poll`](crate::Node::poll) asks [`Handle::has_shut_down`].
+    ///
+    /// What may be lost:
+    ///
+    /// - What this side has queued, if a peer does not read it within the time. `Closed` then says
+    ///   [`Reason::Unwritten`](crate::Reason::Unwritten) and how many bytes.
+    /// - Messages of peers that were not delivered when the node handles this, which it does before
+    ///   it delivers the next message.
+    /// - Connections in the backlog of a listener, which the kernel resets, and those whose
+    ///   handshake is not over. Connections that were started here with something to send open
+    ///   first, and write it.
+    ///
+    /// To answer requests that are in progress, close the listeners first, and call this when the
+    /// last answer is sent.
+    ///
+    /// Listening and connecting fail with [`Error::ShuttingDown`] from now on. A second call can
+    /// only shorten the time: `shutdown(Duration::ZERO)` cuts at once.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use estafette_net::{Event, Node};
+    ///
+    /// let mut node = Node::<()>::new()?;
+    /// let handle = node.handle();
+    /// let listener = handle.listen("ws://127.0.0.1:0")?;
+    /// let client = handle.connect(handle.local_address(listener).ok_or("no address")?)?;
+    /// handle.send(client, b"the last message");
+    /// let mut closed = 0;
+    /// node.run(|event| match event {
+    ///     Event::Message(_, message) => {
+    ///         assert_eq!(*message, *b"the last message");
+    ///         handle.shutdown(Duration::from_secs(10));
+    ///     }
+    ///     Event::Closed { .. } => closed += 1,
+    ///     _ => {}
+    /// })?;
+    /// assert!(handle.has_shut_down());
+    /// assert_eq!(closed, 3); // the listener and both ends of the connection
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shutdown(&self, within: Duration) {
+        self.shared.request_shutdown(within);
+    }
+
+    /// Whether a [`Handle::shutdown`] is over: every endpoint was closed and reported.
+    pub fn has_shut_down(&self) -> bool {
+        self.shared.lifecycle.stage() == Stage::ShutDown
     }
 
     /// Makes [`Node::run`](crate::Node::run) return after the current event. This neither closes

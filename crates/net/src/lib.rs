@@ -68,6 +68,7 @@ mod frames;
 pub mod fuzzing;
 mod handle;
 mod incoming;
+mod lifecycle;
 mod limits;
 mod line;
 mod lookup;

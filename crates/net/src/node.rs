@@ -13,6 +13,7 @@ mod opening;
 mod orders;
 mod pausing;
 mod reading;
+mod shutdown;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -33,7 +34,7 @@ use crate::connection::{Connection, Flushed};
 use crate::datagrams::Socket;
 use crate::event::{Endpoint, Event, Reason};
 use crate::handle::Handle;
-use crate::incoming::{Incoming, MessageLocation, SHARED, Window};
+use crate::incoming::{Incoming, MessageLocation, SHARED, Window, after};
 use crate::limits::Limits;
 use crate::run::Run;
 use crate::shared::{BoundListener, Command, PendingPeer, Shared, lock};
@@ -110,6 +111,8 @@ pub struct Node<S = ()> {
     eager: Option<Instant>,
     /// Every turn polls epoll. `AsyncNode` relies on that.
     always_waits: bool,
+    /// Set while the node shuts down: when the rest is cut.
+    shutdown_at: Option<Instant>,
 }
 
 /// What an index of the node stands for.
@@ -132,6 +135,15 @@ enum Entry {
         rate_window_start: Instant,
         accepted: u32,
     },
+}
+
+impl Entry {
+    fn key(&self) -> Key {
+        match self {
+            Entry::Stream(incoming) => incoming.key,
+            Entry::Datagrams { key, .. } | Entry::Listener { key, .. } => *key,
+        }
+    }
 }
 
 /// The next event to deliver, or where the next message lies.
@@ -195,6 +207,7 @@ impl<S> Node<S> {
             eager_reads: 0,
             eager: None,
             always_waits: false,
+            shutdown_at: None,
         }
     }
 
@@ -218,7 +231,8 @@ impl<S> Node<S> {
         Handle { shared: self.shared.clone() }
     }
 
-    /// Runs the event loop and calls `on_event` with each event, until [`Handle::stop`].
+    /// Runs the event loop and calls `on_event` with each event, until [`Handle::stop`] or the end
+    /// of a [`Handle::shutdown`].
     ///
     /// # Errors
     ///
@@ -258,6 +272,7 @@ impl<S> Node<S> {
         }
         self.ready = ready;
         self.deadlines();
+        self.cut_shutdown();
         Ok(())
     }
 
@@ -308,7 +323,7 @@ impl<S> Node<S> {
         if asked {
             return Some(self.clock);
         }
-        due.into_iter().chain(timed).min()
+        due.into_iter().chain(timed).chain(self.shutdown_at).min()
     }
 
     /// Moves signals whose time has come to the outbox.
@@ -345,6 +360,7 @@ impl<S> Node<S> {
                 Command::Close(key, farewell) => self.close(key, &farewell),
                 Command::Finish(key) => self.finish(key),
                 Command::Pause(key, pauses) => self.pause(key, pauses),
+                Command::Shutdown(asked, within) => self.begin_shutdown(after(asked, within)),
                 Command::SendFailed(key, connection, error) => {
                     if self.stream_of(key, Arc::as_ptr(&connection)).is_some() {
                         self.send_failed(key, error);
@@ -447,12 +463,9 @@ impl<S> Drop for Node<S> {
         self.shared.gone.store(true, Ordering::SeqCst);
         self.commands();
         for index in 0..self.entries.len() {
-            let key = match &self.entries[index] {
-                Some(Entry::Stream(incoming)) => incoming.key,
-                Some(Entry::Datagrams { key, .. } | Entry::Listener { key, .. }) => *key,
-                None => continue,
-            };
-            self.close_or_reconnect(key, Reason::Closed);
+            if let Some(key) = self.entries[index].as_ref().map(Entry::key) {
+                self.close_or_reconnect(key, Reason::Closed);
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use crate::Address;
 use crate::asleep::Asleep;
@@ -16,6 +17,7 @@ use crate::connection::{BufferTotals, Connection};
 use crate::datagrams::Socket;
 use crate::event::Outcome;
 use crate::handle::Error;
+use crate::lifecycle::{Lifecycle, Stage};
 use crate::limits::Limits;
 use crate::lookup::{LookupOwner, Lookups, numeric};
 use crate::scheme::Scheme;
@@ -92,6 +94,8 @@ pub(crate) enum Command {
     Finish(Key),
     /// Pause (`true`) or resume (`false`) reading.
     Pause(Key, bool),
+    /// Close everything, and cut what is left when this time has passed since then.
+    Shutdown(Instant, Duration),
     /// A sender got an error of the operating system from this connection.
     SendFailed(Key, Arc<Connection>, io::Error),
 }
@@ -126,6 +130,7 @@ pub(crate) struct Shared<S> {
     pub(crate) signals: Mutex<Signals<S>>,
     pub(crate) asleep: Asleep,
     pub(crate) stopped: AtomicBool,
+    pub(crate) lifecycle: Lifecycle,
     /// The node was dropped: no command is handled any more.
     pub(crate) gone: AtomicBool,
 }
@@ -154,6 +159,7 @@ impl<S> Shared<S> {
             signals: Mutex::new(Signals::new()),
             asleep: Asleep::new(),
             stopped: AtomicBool::new(false),
+            lifecycle: Lifecycle::new(),
             gone: AtomicBool::new(false),
         }
     }
@@ -187,6 +193,22 @@ impl<S> Shared<S> {
         self.wake();
     }
 
+    /// Requests that every endpoint is closed, and that what is left then is cut.
+    pub(crate) fn request_shutdown(&self, within: Duration) {
+        self.lifecycle.advance(Stage::ShuttingDown);
+        lock(&self.commands).push(Command::Shutdown(Instant::now(), within));
+        self.close_requests.0.fetch_add(1, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// Fails if no endpoint may be created any more.
+    pub(crate) fn check_running(&self) -> Result<(), Error> {
+        match self.lifecycle.stage() {
+            Stage::Running => Ok(()),
+            Stage::ShuttingDown | Stage::ShutDown => Err(Error::ShuttingDown),
+        }
+    }
+
     pub(crate) fn resource<T>(&self, key: Key, get: impl FnOnce(&Resource) -> Option<T>) -> Option<T> {
         self.resources.read().unwrap_or_else(PoisonError::into_inner).get(key).and_then(get)
     }
@@ -201,15 +223,19 @@ impl<S> Shared<S> {
 
     /// Confirms a new resource. If the node was dropped meanwhile, removes the resource and fails.
     pub(crate) fn unless_gone(&self, key: Key) -> Result<Key, Error> {
-        if !self.gone.load(Ordering::SeqCst) {
+        let error = if self.gone.load(Ordering::SeqCst) {
+            Error::Gone
+        } else if self.lifecycle.stage() == Stage::ShutDown {
+            Error::ShuttingDown
+        } else {
             return Ok(key);
-        }
+        };
         if let Some(Resource::Listener(bound)) = self.remove(key) {
             bound.listener.close();
         }
         // No thread will handle these commands.
         lock(&self.commands).clear();
-        Err(Error::Gone)
+        Err(error)
     }
 
     pub(crate) fn count(&self) -> usize {

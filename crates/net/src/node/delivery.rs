@@ -152,6 +152,7 @@ impl<S> Node<S> {
             if let Some(next) = self.at_hand() {
                 return Ok(Some(next));
             }
+            self.complete_shutdown();
             if waited && timeout == Some(Duration::ZERO) || self.shared.stopped.load(Ordering::SeqCst) {
                 return Ok(None);
             }

@@ -6,7 +6,7 @@ use super::{Entry, Node};
 use crate::codec::{Decoder, Violation};
 use crate::connection::Flushed;
 use crate::event::{Endpoint, Event, Late, Reason};
-use crate::incoming::{Ending, after};
+use crate::incoming::Ending;
 #[cfg(doc)]
 use crate::limits::Limits;
 use crate::shared::Origin;
@@ -116,7 +116,7 @@ impl<S> Node<S> {
     /// Reads and discards until the peer ends its direction too, within [`Limits::flush`]. The reason
     /// is reported at once, or when that is over.
     fn await_peers_end(&mut self, key: Key, reason: Reason, at_once: bool) {
-        let until = after(self.clock, self.shared.limits.flush);
+        let until = self.flush_deadline();
         let ended = matches!(reason, Reason::Ended | Reason::Truncated);
         let reason = if at_once {
             self.outbox.push_back(Event::Closed { endpoint: Endpoint::new(key), reason });

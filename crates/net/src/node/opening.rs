@@ -44,6 +44,7 @@ impl<S> Node<S> {
         }
         self.set(key.index as usize, Entry::Stream(Box::new(incoming)));
         self.arm(key);
+        self.close_in_shutdown(key);
     }
 
     pub(super) fn watch(&mut self, key: Key) {
@@ -65,6 +66,7 @@ impl<S> Node<S> {
         };
         drop(resources);
         self.set(key.index as usize, entry);
+        self.close_in_shutdown(key);
     }
 
     /// Accepts waiting connections, within the limits.
