@@ -17,11 +17,13 @@ use crate::backend::WritableSwitch;
 use crate::codec::websocket::mask::{self, Keys};
 use crate::codec::websocket::{self, Opcode, Side};
 use crate::codec::{Framing, Header, Kind, MAX_HEADER, length};
+use crate::counters::{Counters, ListenerTally, Traffic};
 use crate::event::Outcome;
 use crate::frames::Frames;
 use crate::limits::Limits;
 use crate::line::Line;
 use crate::queue::Queue;
+use crate::slab::Key;
 use crate::transport::Link;
 
 use self::ending::refuse;
@@ -83,6 +85,18 @@ struct Outgoing {
     subprotocol: Option<Box<str>>,
     /// Set where writability is reported only on request.
     writable: Option<OnDemandWritable>,
+    counts: SendCounts,
+}
+
+/// What was sent so far.
+#[derive(Clone, Copy, Default)]
+struct SendCounts {
+    /// Accepted messages.
+    messages: u64,
+    /// Bytes that the link accepted.
+    bytes: u64,
+    /// Sends that were refused because the queue was full.
+    refused: u64,
 }
 
 /// Writability notifications that are switched on and off.
@@ -98,6 +112,22 @@ impl Outgoing {
     fn next_key(&mut self) -> io::Result<Option<[u8; 4]>> {
         self.keys.as_mut().map(Keys::next).transpose()
     }
+
+    /// Counts a send of so many messages.
+    #[inline(always)]
+    fn count(&mut self, sent: &io::Result<Option<Outcome>>, messages: usize) {
+        match sent {
+            Ok(Some(Outcome::Sent | Outcome::Queued)) => self.counts.messages += messages as u64,
+            Ok(Some(Outcome::Full)) => self.counts.refused += 1,
+            _ => {}
+        }
+    }
+}
+
+/// The listener that accepted a connection.
+pub(crate) struct AcceptedBy {
+    pub(crate) listener: Key,
+    pub(crate) tally: Arc<ListenerTally>,
 }
 
 /// The sending half of a connection.
@@ -105,11 +135,15 @@ pub(crate) struct Connection {
     pub(crate) link: Box<dyn Link>,
     /// Whether the connection continues when the peer sends no more.
     pub(crate) half_open: bool,
+    pub(crate) accepted_by: Option<AcceptedBy>,
     framing: Framing,
     max_message: usize,
     max_queue: usize,
     max_total_queued: usize,
     totals: Arc<BufferTotals>,
+    /// Written by the node's thread. In memory of its own, because other threads write what lies
+    /// here.
+    received: Box<Traffic>,
     /// The threads that are about to send.
     line: Line,
     outgoing: Mutex<Outgoing>,
@@ -147,10 +181,12 @@ impl Connection {
             keys,
             subprotocol: None,
             writable: None,
+            counts: SendCounts::default(),
         };
         Connection {
             link,
             half_open,
+            accepted_by: None,
             framing,
             max_message: match framing {
                 Framing::Raw => usize::MAX,
@@ -160,6 +196,7 @@ impl Connection {
             max_queue: limits.queue,
             max_total_queued: limits.total_queued_bytes,
             totals,
+            received: Box::default(),
             line: Line::new(),
             outgoing: Mutex::new(outgoing),
         }
@@ -194,6 +231,26 @@ impl Connection {
         &self.totals
     }
 
+    /// What the node's thread has received here.
+    #[inline(always)]
+    pub(crate) fn received(&self) -> &Traffic {
+        &self.received
+    }
+
+    /// What was received and sent so far. Waits while another thread sends.
+    pub(crate) fn counters(&self) -> Counters {
+        let out = self.lock();
+        Counters {
+            received_messages: self.received.messages.get(),
+            received_bytes: self.received.bytes.get(),
+            sent_messages: out.counts.messages,
+            sent_bytes: out.counts.bytes,
+            queued_bytes: out.queue.len() + out.early.len() + out.delegated.len(),
+            refused_sends: out.counts.refused,
+            ..Counters::default()
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Outgoing> {
         // No code that runs under this lock leaves the state half changed if it panics.
         self.outgoing.lock().unwrap_or_else(PoisonError::into_inner)
@@ -217,6 +274,7 @@ impl Connection {
         } else {
             self.send_alone(&mut out, kind, payload)
         };
+        out.count(&sent, 1);
         self.abort_on_error(&mut out, sent)
     }
 
@@ -247,35 +305,39 @@ impl Connection {
         Frames::of(self.framing, self.max_message)
     }
 
-    /// Sends whole frames, all or none of them. Returns `None` as [`Connection::send`] does.
+    /// Sends whole frames, which are so many messages: all or none of them. Returns `None` as
+    /// [`Connection::send`] does.
     ///
     /// # Errors
     ///
     /// As [`Connection::send`].
-    pub(crate) fn send_frames(&self, frames: &[u8]) -> io::Result<Option<Outcome>> {
+    pub(crate) fn send_frames(&self, frames: &[u8], messages: usize) -> io::Result<Option<Outcome>> {
         let mut out = self.lock();
         let left = self.write_delegated(&mut out);
         self.abort_on_error(&mut out, left)?;
-        match out.phase {
-            Phase::Open | Phase::Opening if out.requested_end.is_some() => Ok(Some(Outcome::Closed)),
-            Phase::Open if out.queue.is_empty() => {
-                let outcome = self.write_through(&mut out, Header::NONE, frames);
-                self.abort_on_error(&mut out, outcome).map(Some)
-            }
+        let sent = self.send_frames_alone(&mut out, frames);
+        out.count(&sent, messages);
+        self.abort_on_error(&mut out, sent)
+    }
+
+    fn send_frames_alone(&self, out: &mut Outgoing, frames: &[u8]) -> io::Result<Option<Outcome>> {
+        Ok(Some(match out.phase {
+            Phase::Open | Phase::Opening if out.requested_end.is_some() => Outcome::Closed,
+            Phase::Open if out.queue.is_empty() => self.write_through(out, Header::NONE, frames)?,
             Phase::Open | Phase::Opening => {
-                if !self.has_room(&mut out, frames.len()) {
+                if !self.has_room(out, frames.len()) {
                     return Ok(Some(Outcome::Full));
                 }
                 let queue = if out.phase == Phase::Opening { &mut out.early } else { &mut out.queue };
                 queue.push(frames);
                 self.totals.queued.fetch_add(frames.len(), Ordering::Relaxed);
                 out.owes_drained = true;
-                Ok(Some(Outcome::Queued))
+                Outcome::Queued
             }
-            Phase::Finishing => Ok(Some(Outcome::Closed)),
-            Phase::Closing | Phase::Closed => Ok(Some(refuse(&mut out))),
-            Phase::Replaced => Ok(None),
-        }
+            Phase::Finishing => Outcome::Closed,
+            Phase::Closing | Phase::Closed => refuse(out),
+            Phase::Replaced => return Ok(None),
+        }))
     }
 
     /// After an error nothing more is written, because half a frame may have been.
@@ -330,6 +392,7 @@ impl Connection {
             match written {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(written) => {
+                    out.counts.bytes += written as u64;
                     let of_head = written.min(head.len());
                     head = &head[of_head..];
                     rest = &rest[written - of_head..];
@@ -408,6 +471,7 @@ impl Connection {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(written) => {
                     out.queue.advance(written);
+                    out.counts.bytes += written as u64;
                     self.totals.queued.fetch_sub(written, Ordering::Relaxed);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

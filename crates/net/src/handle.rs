@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::batch::{Batch, Route};
 use crate::codec::Kind;
 use crate::codec::websocket::{Close, CloseError};
+use crate::counters::Counters;
 use crate::event::{Endpoint, Outcome};
 use crate::lifecycle::Stage;
 #[cfg(doc)]
@@ -128,6 +129,7 @@ impl<S> Handle<S> {
                     scheme,
                     half_open: options.half_open,
                     upgrades: Arc::new(UpgradeRules::new(options)),
+                    tally: Arc::default(),
                 });
                 let key = self.shared.insert(Resource::Listener(bound.clone()));
                 lock(&self.shared.commands).push(Command::Watch(key));
@@ -327,6 +329,41 @@ impl<S> Handle<S> {
     /// [`Options::subprotocols`].
     pub fn subprotocol(&self, endpoint: Endpoint) -> Option<String> {
         self.shared.connection(endpoint.key)?.subprotocol()
+    }
+
+    /// Returns the counters of the node: the sum over all its endpoints, with those that have ended.
+    ///
+    /// The figures are those of this moment, except that the received messages of one read are
+    /// counted when they have been delivered. Takes some 10 ns for each endpoint; meanwhile no
+    /// endpoint can be created or removed. Waits while another thread sends, for one system call at
+    /// each connection at most. Messages cost the same whether the counters are read or not.
+    ///
+    /// ```
+    /// # use estafette_net::{Event, Node};
+    /// # let mut node = Node::<()>::new()?;
+    /// # let handle = node.handle();
+    /// # let listener = handle.listen("tcp+msg://127.0.0.1:0")?;
+    /// # let client = handle.connect(handle.local_address(listener).ok_or("no address")?)?;
+    /// # handle.send(client, b"hello");
+    /// # node.run(|event| if let Event::Message(..) = event { handle.stop() })?;
+    /// let all = handle.counters();
+    /// assert_eq!((all.accepted, all.sent_messages, all.queued_bytes), (1, 1, 0));
+    /// let sent = handle.counters_of(client).ok_or("the connection has ended")?;
+    /// assert_eq!(sent.sent_bytes, 9); // a length of four bytes, and the message
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn counters(&self) -> Counters {
+        self.shared.counters()
+    }
+
+    /// Returns the counters of one endpoint, or `None` once it has ended. For a listener: the sum
+    /// over the connections that it accepted, with those that have ended. For one peer of a socket
+    /// that is shared by several peers: those of the socket.
+    ///
+    /// As [`Handle::counters`], but takes some 10 ns, and for a listener some 10 ns for each
+    /// endpoint of the node. A connection that reconnects goes on counting.
+    pub fn counters_of(&self, endpoint: Endpoint) -> Option<Counters> {
+        self.shared.counters_of(endpoint.key)
     }
 
     /// Queues a signal behind the events that are already there. Signals do not delay

@@ -455,6 +455,7 @@ impl Incoming {
                 } else {
                     window.end += read;
                 }
+                self.connection.received().bytes.add(read as u64);
                 window.spend(read);
                 window.more = read == capacity || self.read_to_end || !self.connection.link.short_read_is_last();
             }

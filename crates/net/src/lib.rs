@@ -60,6 +60,7 @@ mod codec;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod connection;
+mod counters;
 mod datagrams;
 mod event;
 mod frames;
@@ -87,6 +88,7 @@ pub use address::{Address, AddressError, Place};
 pub use batch::Batch;
 pub use codec::websocket::{Close, CloseError};
 pub use codec::{Kind, Violation};
+pub use counters::Counters;
 pub use event::{Endpoint, Event, Late, Message, Outcome, Reason};
 pub use handle::{Error, Handle};
 pub use limits::Limits;

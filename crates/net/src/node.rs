@@ -2,6 +2,7 @@
 
 #[cfg(feature = "tokio")]
 mod async_node;
+mod counting;
 mod deadlines;
 mod delivery;
 mod ending;
@@ -380,6 +381,7 @@ impl<S> Node<S> {
 
     /// Forgets what was read from an entry that is removed or replaced.
     fn forget_reads(&mut self, index: usize) {
+        self.count_run();
         self.current.take_if(|(of, _)| *of == index);
         self.run.take_if(|run| run.from.key.index as usize == index);
         self.lent.take_if(|(of, _)| *of == index);

@@ -14,6 +14,8 @@ pub(crate) struct Run {
     pub(crate) from: Endpoint,
     rule: Rule,
     rest: Range<usize>,
+    /// How many messages were found since they were last counted.
+    found: u64,
 }
 
 /// How the next message is found.
@@ -31,12 +33,17 @@ pub(crate) enum Rule {
 
 impl Run {
     pub(crate) fn new(from: Endpoint, rule: Rule, rest: Range<usize>) -> Run {
-        Run { from, rule, rest }
+        Run { from, rule, rest, found: 0 }
     }
 
     /// The start of what was not delivered.
     pub(crate) fn start(&self) -> usize {
         self.rest.start
+    }
+
+    /// How many messages were found since the last call.
+    pub(crate) fn take_found(&mut self) -> u64 {
+        std::mem::take(&mut self.found)
     }
 
     /// Returns the range of the next message, if it is complete.
@@ -53,6 +60,7 @@ impl Run {
             Rule::Equal { length } => 0..length.min(input.len()),
         };
         self.rest.start = base + at.end;
+        self.found += 1;
         Some(base + at.start..base + at.end)
     }
 }

@@ -13,7 +13,8 @@ use crate::backend::{Registry, WritableSwitch};
 use crate::batch::Route;
 use crate::codec::Decoder;
 use crate::codec::websocket::{Opening, Side};
-use crate::connection::{BufferTotals, Connection};
+use crate::connection::{AcceptedBy, BufferTotals, Connection};
+use crate::counters::{Counters, ListenerTally, Openings, Total};
 use crate::datagrams::Socket;
 use crate::event::Outcome;
 use crate::handle::Error;
@@ -33,6 +34,25 @@ pub(crate) enum Resource {
     Stream(Arc<Connection>),
     Datagrams(Arc<Socket>),
     Listener(Arc<BoundListener>),
+}
+
+impl Resource {
+    /// Its own counters; those of a listener are empty.
+    fn counters(&self) -> Counters {
+        match self {
+            Resource::Stream(connection) => connection.counters(),
+            Resource::Datagrams(socket) => socket.tally.counters(),
+            Resource::Listener(_) => Counters::default(),
+        }
+    }
+
+    /// The listener that accepted it.
+    fn accepted_by(&self) -> Option<&AcceptedBy> {
+        match self {
+            Resource::Stream(connection) => connection.accepted_by.as_ref(),
+            Resource::Datagrams(_) | Resource::Listener(_) => None,
+        }
+    }
 }
 
 /// A new connection for the node's thread to serve.
@@ -64,6 +84,7 @@ pub(crate) struct BoundListener {
     pub(crate) half_open: bool,
     /// How WebSocket requests are answered.
     pub(crate) upgrades: Arc<UpgradeRules>,
+    pub(crate) tally: Arc<ListenerTally>,
 }
 
 /// The peer of a datagram socket, while its name is being resolved.
@@ -130,6 +151,10 @@ pub(crate) struct Shared<S> {
     pub(crate) signals: Mutex<Signals<S>>,
     pub(crate) asleep: Asleep,
     pub(crate) stopped: AtomicBool,
+    /// How the connections of this node opened.
+    pub(crate) openings: Openings,
+    /// The counters of endpoints that have ended.
+    ended: Total,
     pub(crate) lifecycle: Lifecycle,
     /// The node was dropped: no command is handled any more.
     pub(crate) gone: AtomicBool,
@@ -159,6 +184,8 @@ impl<S> Shared<S> {
             signals: Mutex::new(Signals::new()),
             asleep: Asleep::new(),
             stopped: AtomicBool::new(false),
+            openings: Openings::default(),
+            ended: Total::default(),
             lifecycle: Lifecycle::new(),
             gone: AtomicBool::new(false),
         }
@@ -217,11 +244,41 @@ impl<S> Shared<S> {
         self.resources.write().unwrap_or_else(PoisonError::into_inner).insert_with(|_| resource)
     }
 
+    /// Removes a resource. Its counters are added to those of its node and its listener.
     pub(crate) fn remove(&self, key: Key) -> Option<Resource> {
-        self.resources.write().unwrap_or_else(PoisonError::into_inner).remove(key)
+        let mut resources = self.resources.write().unwrap_or_else(PoisonError::into_inner);
+        let removed = resources.remove(key)?;
+        let counters = removed.counters();
+        self.ended.add(&counters);
+        if let Some(by) = removed.accepted_by() {
+            by.tally.ended.add(&counters);
+        }
+        Some(removed)
     }
 
-    /// Confirms a new resource. If the node was dropped meanwhile, removes the resource and fails.
+    /// The counters of the node. While the resources are locked, none of them is counted twice or
+    /// left out.
+    pub(crate) fn counters(&self) -> Counters {
+        let resources = self.resources.read().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.ended.get();
+        resources.values().for_each(|(_, resource)| all.add(&resource.counters()));
+        self.openings.add_to(&mut all);
+        all
+    }
+
+    /// The counters of one endpoint.
+    pub(crate) fn counters_of(&self, key: Key) -> Option<Counters> {
+        let resources = self.resources.read().unwrap_or_else(PoisonError::into_inner);
+        let Resource::Listener(bound) = resources.get(key)? else { return resources.get(key).map(Resource::counters) };
+        let mut all = bound.tally.ended.get();
+        let own = |resource: &&Resource| resource.accepted_by().is_some_and(|by| by.listener == key);
+        resources.values().map(|(_, resource)| resource).filter(own).for_each(|own| all.add(&own.counters()));
+        bound.tally.openings.add_to(&mut all);
+        Some(all)
+    }
+
+    /// Confirms a new resource. If the node was dropped or has shut down meanwhile, removes the
+    /// resource and fails.
     pub(crate) fn unless_gone(&self, key: Key) -> Result<Key, Error> {
         let error = if self.gone.load(Ordering::SeqCst) {
             Error::Gone
@@ -286,8 +343,8 @@ impl<S> Shared<S> {
         }
     }
 
-    fn make(&self, link: Box<dyn Link>, scheme: Scheme, side: Side, half_open: bool) -> Arc<Connection> {
-        Arc::new(Connection::new(link, scheme.framing(side), half_open, &self.limits, self.totals.clone()))
+    fn make(&self, link: Box<dyn Link>, scheme: Scheme, side: Side, half_open: bool) -> Connection {
+        Connection::new(link, scheme.framing(side), half_open, &self.limits, self.totals.clone())
     }
 
     /// Registers a listener with epoll.
@@ -321,7 +378,9 @@ impl<S> Shared<S> {
         bound: &BoundListener,
     ) -> io::Result<(Key, NewConnection)> {
         let BoundListener { scheme, half_open, ref upgrades, .. } = *bound;
-        let connection = self.make(link, scheme, Side::Server, half_open);
+        let mut connection = self.make(link, scheme, Side::Server, half_open);
+        connection.accepted_by = Some(AcceptedBy { listener, tally: bound.tally.clone() });
+        let connection = Arc::new(connection);
         let key = self.insert(Resource::Stream(connection.clone()));
         if let Err(error) = self.watch(&connection, key, false) {
             self.remove(key);
@@ -360,7 +419,7 @@ impl<S> Shared<S> {
             }
             _ => (None, Vec::new()),
         };
-        let connection = self.make(link, scheme, Side::Client, options.half_open);
+        let connection = Arc::new(self.make(link, scheme, Side::Client, options.half_open));
         connection.set_will_reconnect(options.reconnect.is_some());
         connection.first(&request);
         let opening = || opening.expect("a WebSocket has one");
@@ -426,7 +485,7 @@ impl<S> Shared<S> {
     fn pending(&self, address: &Address, options: &Options) -> io::Result<Box<NewConnection>> {
         let (_, scheme) = self.transport(address).map_err(io::Error::other)?;
         let scheme = scheme.with_options(options, &self.limits)?;
-        let connection = self.make(Box::new(Pending::new()?), scheme, Side::Client, options.half_open);
+        let connection = Arc::new(self.make(Box::new(Pending::new()?), scheme, Side::Client, options.half_open));
         connection.set_will_reconnect(options.reconnect.is_some());
         // This decoder is never used: the real connection has its own.
         let decoder = scheme.decoder(Side::Client, || Opening::Request(Arc::default()), &self.limits);

@@ -60,6 +60,14 @@ impl<T> Slab<T> {
         slot.value.as_ref().filter(|_| slot.generation == key.generation && self.issued(key))
     }
 
+    /// All values, with their keys.
+    pub(crate) fn values(&self) -> impl Iterator<Item = (Key, &T)> {
+        self.slots.iter().enumerate().filter_map(|(index, slot)| {
+            let key = Key { index: index as u32, generation: slot.generation, slab: self.number };
+            slot.value.as_ref().map(|value| (key, value))
+        })
+    }
+
     /// Replaces the value of a key, and returns the old one.
     pub(crate) fn replace(&mut self, key: Key, value: T) -> Option<T> {
         let slot = self.slot(key)?;
@@ -117,6 +125,7 @@ mod tests {
                     gone.push(key);
                 }
                 prop_assert_eq!(slab.len(), model.len());
+                prop_assert!(slab.values().map(|(key, value)| (key, *value)).collect::<HashMap<_, _>>() == model);
                 prop_assert!(model.iter().all(|(key, value)| slab.get(*key) == Some(value)));
                 prop_assert!(gone.iter().all(|key| slab.get(*key).is_none()));
             }

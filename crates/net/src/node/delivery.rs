@@ -180,15 +180,16 @@ impl<S> Node<S> {
         if self.must_close() {
             self.commands();
         }
-        if let Some(mut run) = self.run.take() {
+        if let Some(run) = &mut self.run {
             if let Some(at) = run.next(&mut self.buffer) {
-                let from = run.from;
-                self.run = Some(run);
-                return Some(Next::Message(from, MessageLocation::Shared(at), Kind::Binary));
+                return Some(Next::Message(run.from, MessageLocation::Shared(at), Kind::Binary));
             }
+            let start = run.start();
             if let Some((_, window)) = &mut self.current {
-                window.go_on_at(run.start());
+                window.go_on_at(start);
             }
+            self.count_run();
+            self.run = None;
         }
         if let Some((index, place)) = self.lent.take()
             && let Some(Some(Entry::Stream(incoming))) = self.entries.get_mut(index)

@@ -119,6 +119,7 @@ impl<S> Node<S> {
         let until = self.flush_deadline();
         let ended = matches!(reason, Reason::Ended | Reason::Truncated);
         let reason = if at_once {
+            self.count_failure(key, Some(&reason));
             self.outbox.push_back(Event::Closed { endpoint: Endpoint::new(key), reason });
             None
         } else {
@@ -136,6 +137,7 @@ impl<S> Node<S> {
     /// Delivers no further messages of the run of a connection. What is left of it is decoded and
     /// discarded.
     fn end_run(&mut self, key: Key) {
+        self.count_run();
         if let Some(run) = self.run.take_if(|run| run.from.key == key)
             && let Some((_, window)) = &mut self.current
         {
@@ -193,6 +195,8 @@ impl<S> Node<S> {
     /// Removes an endpoint, and reports the reason unless it was reported before.
     fn remove(&mut self, key: Key, mut reason: Option<Reason>) {
         let index = key.index as usize;
+        self.count_run();
+        self.count_failure(key, reason.as_ref());
         let Some(entry) = self.entries.get_mut(index).and_then(Option::take) else { return };
         match &entry {
             Entry::Stream(incoming) => {

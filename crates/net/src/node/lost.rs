@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Node;
+use super::counting::is_failure;
 use crate::event::{Endpoint, Event, Reason};
 use crate::incoming::{Sending, after};
 use crate::lookup::{LookupOwner, name, resolve};
@@ -19,6 +20,7 @@ impl<S> Node<S> {
             return Err(reason);
         }
         let before = incoming.connection.clone();
+        let failed = is_failure(incoming, &reason);
         let Some(mut reconnect) = incoming.reconnect.take() else { return Err(reason) };
         let Some(delay) = reconnect.next_delay() else { return Err(reason) };
         let Ok((begun, unwritten)) =
@@ -26,6 +28,9 @@ impl<S> Node<S> {
         else {
             return Err(reason);
         };
+        if failed {
+            self.shared.openings.failed.add(1);
+        }
         reconnect.next_attempt = Some(after(clock, delay));
         if let Some(incoming) = self.stream(key) {
             incoming.reconnect = Some(reconnect);

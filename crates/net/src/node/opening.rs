@@ -94,7 +94,11 @@ impl<S> Node<S> {
             match self.shared.accept(link, key, &bound) {
                 Ok((key, begun)) => self.accepted(key, begun),
                 // epoll cannot register it. The connection is dropped, and its peer sees it end.
-                Err(_) => backs_off = true,
+                Err(_) => {
+                    bound.tally.openings.failed.add(1);
+                    self.shared.openings.failed.add(1);
+                    backs_off = true;
+                }
             }
         }
         if backs_off {
@@ -158,8 +162,10 @@ impl<S> Node<S> {
         if let Some(reconnect) = &mut incoming.reconnect {
             reconnect.succeeded();
         }
-        let opened = incoming.connection.open();
+        let connection = incoming.connection.clone();
+        let opened = connection.open();
         let endpoint = Endpoint::new(key);
+        self.count_open(&connection);
         self.outbox.push_back(match origin {
             Origin::Connecting(_) => Event::Connected(endpoint),
             Origin::Accepted(listener) => Event::Accepted { endpoint, listener: Endpoint::new(listener) },

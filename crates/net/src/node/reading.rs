@@ -88,6 +88,7 @@ impl<S> Node<S> {
                     incoming.release_delivered(&place);
                     return None;
                 }
+                incoming.connection.received().messages.add(1);
                 let done =
                     matches!(place, MessageLocation::Shared(_)) && incoming.is_done_with(&window, &self.shared.limits);
                 self.current = (!done).then_some((index, window));
@@ -144,6 +145,8 @@ impl<S> Node<S> {
             Ok(Received { len, each, from }) => {
                 // A custom transport may report more than the buffer holds.
                 let len = len.min(self.buffer.len());
+                socket.tally.received.messages.add(1);
+                socket.tally.received.bytes.add(len as u64);
                 window.spend(len.max(64));
                 (self.last, self.has_received) = (Some((index, self.clock)), true);
                 self.current = Some((index, window));
