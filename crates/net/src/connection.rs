@@ -18,6 +18,7 @@ use crate::codec::websocket::mask::{self, Keys};
 use crate::codec::websocket::{self, Opcode, Side};
 use crate::codec::{Framing, Header, Kind, MAX_HEADER, length};
 use crate::counters::{Counters, ListenerTally, Traffic};
+use crate::endpoint_info::ConnectionState;
 use crate::event::Outcome;
 use crate::frames::Frames;
 use crate::limits::Limits;
@@ -235,6 +236,17 @@ impl Connection {
     #[inline(always)]
     pub(crate) fn received(&self) -> &Traffic {
         &self.received
+    }
+
+    /// How far the connection is. Waits while another thread sends.
+    pub(crate) fn state(&self) -> ConnectionState {
+        let out = self.lock();
+        match (out.phase, out.requested_end) {
+            (Phase::Closing | Phase::Closed, _) | (_, Some(RequestedEnd::Close)) => ConnectionState::Closing,
+            (Phase::Opening | Phase::Replaced, _) => ConnectionState::Opening,
+            (Phase::Finishing, _) | (Phase::Open, Some(RequestedEnd::Finish)) => ConnectionState::Finishing,
+            (Phase::Open, None) => ConnectionState::Open,
+        }
     }
 
     /// What was received and sent so far. Waits while another thread sends.

@@ -11,12 +11,14 @@ use crate::batch::{Batch, Route};
 use crate::codec::Kind;
 use crate::codec::websocket::{Close, CloseError};
 use crate::counters::Counters;
+use crate::endpoint_info::EndpointInfo;
 use crate::event::{Endpoint, Outcome};
 use crate::lifecycle::Stage;
 #[cfg(doc)]
 use crate::limits::Limits;
 use crate::lookup::{name, numeric, resolve};
 use crate::shared::{BoundListener, Command, Resource, Shared, lock};
+use crate::slab::Key;
 use crate::transport::{Listening, Options};
 use crate::upgrade::UpgradeRules;
 use crate::{Address, AddressError};
@@ -309,11 +311,7 @@ impl<S> Handle<S> {
 
     /// Returns the local address, with the port that the system chose.
     pub fn local_address(&self, endpoint: Endpoint) -> Option<Address> {
-        self.shared.resource(endpoint.key, |resource| match resource {
-            Resource::Stream(connection) => connection.link.local(),
-            Resource::Datagrams(socket) => socket.datagrams.local(),
-            Resource::Listener(bound) => bound.scheme.address(&bound.listener.local()?),
-        })
+        self.shared.resource(endpoint.key, Resource::local)
     }
 
     /// Returns the peer's address in terms of the underlying transport, or `None` once the
@@ -321,7 +319,7 @@ impl<S> Handle<S> {
     pub fn peer_address(&self, endpoint: Endpoint) -> Option<Address> {
         match endpoint.remote {
             Some(remote) => format!("udp://{remote}").parse().ok(),
-            None => self.shared.connection(endpoint.key)?.link.peer(),
+            None => self.shared.resource(endpoint.key, Resource::peer),
         }
     }
 
@@ -329,6 +327,36 @@ impl<S> Handle<S> {
     /// [`Options::subprotocols`].
     pub fn subprotocol(&self, endpoint: Endpoint) -> Option<String> {
         self.shared.connection(endpoint.key)?.subprotocol()
+    }
+
+    /// Returns all endpoints that exist now, with their kinds and addresses, in no particular order.
+    /// Single peers of a shared datagram socket are not listed.
+    ///
+    /// Endpoints may appear and end while this runs, which takes two system calls for each endpoint.
+    /// Other threads go on meanwhile. Waits while another thread sends, for one system call at each
+    /// connection at most. For values of your own by endpoint see
+    /// [`EndpointMap`](crate::EndpointMap).
+    ///
+    /// ```
+    /// use estafette_net::{EndpointKind, Node};
+    ///
+    /// let node = Node::<()>::new()?;
+    /// let handle = node.handle();
+    /// handle.listen("tcp+msg://127.0.0.1:0")?;
+    /// for info in handle.endpoints() {
+    ///     assert_eq!(info.kind, EndpointKind::Listener);
+    ///     println!("{:?}", info.local);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn endpoints(&self) -> Vec<EndpointInfo> {
+        let info = |(key, resource): (Key, Resource)| EndpointInfo {
+            endpoint: Endpoint::new(key),
+            kind: resource.kind(),
+            local: resource.local(),
+            peer: resource.peer(),
+        };
+        self.shared.all().into_iter().map(info).collect()
     }
 
     /// Returns the counters of the node: the sum over all its endpoints, with those that have ended.

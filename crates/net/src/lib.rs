@@ -62,6 +62,8 @@ pub mod conformance;
 mod connection;
 mod counters;
 mod datagrams;
+mod endpoint_info;
+mod endpoint_map;
 mod event;
 mod frames;
 #[cfg(any(test, fuzzing))]
@@ -89,6 +91,8 @@ pub use batch::Batch;
 pub use codec::websocket::{Close, CloseError};
 pub use codec::{Kind, Violation};
 pub use counters::Counters;
+pub use endpoint_info::{ConnectionState, EndpointInfo, EndpointKind};
+pub use endpoint_map::EndpointMap;
 pub use event::{Endpoint, Event, Late, Message, Outcome, Reason};
 pub use handle::{Error, Handle};
 pub use limits::Limits;

@@ -16,7 +16,8 @@ use crate::codec::websocket::{Opening, Side};
 use crate::connection::{AcceptedBy, BufferTotals, Connection};
 use crate::counters::{Counters, ListenerTally, Openings, Total};
 use crate::datagrams::Socket;
-use crate::event::Outcome;
+use crate::endpoint_info::EndpointKind;
+use crate::event::{Endpoint, Outcome};
 use crate::handle::Error;
 use crate::lifecycle::{Lifecycle, Stage};
 use crate::limits::Limits;
@@ -30,6 +31,7 @@ use crate::transport::{
 use crate::upgrade::UpgradeRules;
 
 /// What a key identifies.
+#[derive(Clone)]
 pub(crate) enum Resource {
     Stream(Arc<Connection>),
     Datagrams(Arc<Socket>),
@@ -43,6 +45,36 @@ impl Resource {
             Resource::Stream(connection) => connection.counters(),
             Resource::Datagrams(socket) => socket.tally.counters(),
             Resource::Listener(_) => Counters::default(),
+        }
+    }
+
+    /// The kind of its endpoint.
+    pub(crate) fn kind(&self) -> EndpointKind {
+        match self {
+            Resource::Datagrams(_) => EndpointKind::Datagrams,
+            Resource::Listener(_) => EndpointKind::Listener,
+            Resource::Stream(connection) => {
+                let state = connection.state();
+                match &connection.accepted_by {
+                    Some(by) => EndpointKind::Accepted { listener: Endpoint::new(by.listener), state },
+                    None => EndpointKind::Outgoing { state },
+                }
+            }
+        }
+    }
+
+    pub(crate) fn local(&self) -> Option<Address> {
+        match self {
+            Resource::Stream(connection) => connection.link.local(),
+            Resource::Datagrams(socket) => socket.datagrams.local(),
+            Resource::Listener(bound) => bound.scheme.address(&bound.listener.local()?),
+        }
+    }
+
+    pub(crate) fn peer(&self) -> Option<Address> {
+        match self {
+            Resource::Stream(connection) => connection.link.peer(),
+            Resource::Datagrams(_) | Resource::Listener(_) => None,
         }
     }
 
@@ -264,6 +296,12 @@ impl<S> Shared<S> {
         resources.values().for_each(|(_, resource)| all.add(&resource.counters()));
         self.openings.add_to(&mut all);
         all
+    }
+
+    /// All resources, with their keys.
+    pub(crate) fn all(&self) -> Vec<(Key, Resource)> {
+        let resources = self.resources.read().unwrap_or_else(PoisonError::into_inner);
+        resources.values().map(|(key, resource)| (key, resource.clone())).collect()
     }
 
     /// The counters of one endpoint.
