@@ -79,6 +79,7 @@ mod scheme;
 mod shared;
 mod signals;
 mod slab;
+mod slice;
 mod transport;
 mod upgrade;
 

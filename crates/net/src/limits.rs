@@ -49,6 +49,12 @@ pub struct Limits {
     /// How many bytes are read from a connection before other connections get their turn. Default:
     /// 256 KiB.
     pub read_budget: usize,
+    /// How long the messages of a connection are delivered before other connections get their turn.
+    /// Default: 500 us.
+    ///
+    /// The clock is read once for several messages, so a turn may take a little longer: up to 16
+    /// messages where each takes longer than this.
+    pub time_slice: Duration,
 }
 
 impl Default for Limits {
@@ -66,6 +72,7 @@ impl Default for Limits {
             idle: None,
             flush: Duration::from_secs(5),
             read_budget: 256 << 10,
+            time_slice: Duration::from_micros(500),
         }
     }
 }

@@ -14,6 +14,9 @@ pub(crate) struct Run {
     pub(crate) from: Endpoint,
     rule: Rule,
     rest: Range<usize>,
+    /// How many messages it may deliver, and how many it has delivered.
+    most: u32,
+    delivered: u32,
 }
 
 /// How the next message is found.
@@ -30,8 +33,14 @@ pub(crate) enum Rule {
 }
 
 impl Run {
-    pub(crate) fn new(from: Endpoint, rule: Rule, rest: Range<usize>) -> Run {
-        Run { from, rule, rest }
+    /// A run of at most `most` messages.
+    pub(crate) fn new(from: Endpoint, rule: Rule, rest: Range<usize>, most: u32) -> Run {
+        Run { from, rule, rest, most, delivered: 0 }
+    }
+
+    /// How many messages were delivered.
+    pub(crate) fn delivered(&self) -> u32 {
+        self.delivered
     }
 
     /// The start of what was not delivered.
@@ -39,9 +48,12 @@ impl Run {
         self.rest.start
     }
 
-    /// Returns the range of the next message, if it is complete.
+    /// Returns the range of the next message, if it is complete and not one too many.
     #[inline(always)]
     pub(crate) fn next(&mut self, buffer: &mut [u8]) -> Option<Range<usize>> {
+        if self.delivered == self.most {
+            return None;
+        }
         let base = self.rest.start;
         let input = buffer.get_mut(self.rest.clone())?;
         let at = match self.rule {
@@ -53,6 +65,7 @@ impl Run {
             Rule::Equal { length } => 0..length.min(input.len()),
         };
         self.rest.start = base + at.end;
+        self.delivered += 1;
         Some(base + at.start..base + at.end)
     }
 }
@@ -97,7 +110,7 @@ mod tests {
             };
             let key = Slab::new().insert_with(|_| ());
             let (mut ours, mut theirs) = (input.clone(), input);
-            let mut run = Run::new(Endpoint::new(key), rule, 0..ours.len());
+            let mut run = Run::new(Endpoint::new(key), rule, 0..ours.len(), 1);
             let whole = run.next(&mut ours);
             let found = found(scheme, side, &limits, &mut theirs);
             match whole {

@@ -185,6 +185,7 @@ impl<S> Node<S> {
                 self.run = Some(run);
                 return Some(Next::Message(from, MessageLocation::Shared(at), Kind::Binary));
             }
+            self.slice.count(run.delivered());
             if let Some((_, window)) = &mut self.current {
                 window.go_on_at(run.start());
             }
@@ -199,6 +200,10 @@ impl<S> Node<S> {
                 return Some(Next::Event(event));
             }
             if let Some((index, window)) = self.current.take() {
+                let Some(window) = (if self.slice.is_over() { self.end_slice(index, window) } else { Some(window) })
+                else {
+                    continue;
+                };
                 if let Some(next) = self.read_on(index, window) {
                     return Some(next);
                 }
