@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::ops::Deref;
 use std::time::Duration;
 
+use crate::Address;
 use crate::codec::websocket::Close;
 use crate::codec::{Kind, Violation};
 use crate::slab::Key;
@@ -38,6 +39,9 @@ impl Endpoint {
 /// [half-open](crate::Options::half_open) connections, one `Finished` may come before `Closed`; no
 /// `Message` follows it. A connection that could not be opened has `Closed` alone.
 ///
+/// A peer whose connection ends before a listener has accepted it, as by a failed handshake, has
+/// `AcceptFailed` alone.
+///
 /// A connection with [`Options::reconnect`](crate::Options::reconnect) starts over after each
 /// `Lost`, and has one `Closed` at the very end.
 ///
@@ -58,6 +62,10 @@ pub enum Event<'a, S> {
         /// The listener that accepted it.
         listener: Endpoint,
     },
+    /// A peer connected to a listener, and the connection ended before it was open: its handshake was
+    /// refused, invalid or too slow. Reported as soon as that is known. No other event has this
+    /// endpoint.
+    AcceptFailed(Box<AcceptFailure>),
     /// A message arrived. Without message framing, this is whatever one read returned.
     Message(Endpoint, Message<'a>),
     /// Everything queued at a connection has been passed to the kernel, after a send returned
@@ -95,6 +103,30 @@ pub enum Event<'a, S> {
     /// A value passed to [`Handle::signal`](crate::Handle::signal), `signal_first` or
     /// `signal_after`.
     Signal(S),
+}
+
+/// Which connection a listener could not accept, and why.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct AcceptFailure {
+    /// The connection.
+    pub endpoint: Endpoint,
+    /// The listener. [`Handle::local_address`](crate::Handle::local_address) returns its address.
+    pub listener: Endpoint,
+    /// The peer's address in terms of the underlying transport, if it has one: to log it, or to refuse
+    /// it in future.
+    pub peer: Option<Address>,
+    /// Why the connection ended.
+    pub reason: Reason,
+}
+
+impl fmt::Display for AcceptFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.peer {
+            Some(peer) => write!(f, "{peer} was not accepted: {}", self.reason),
+            None => write!(f, "a peer without an address was not accepted: {}", self.reason),
+        }
+    }
 }
 
 /// A received message, borrowed from the node until the next event. It dereferences to `[u8]`.

@@ -87,7 +87,7 @@ pub use address::{Address, AddressError, Place};
 pub use batch::Batch;
 pub use codec::websocket::{Close, CloseError};
 pub use codec::{Kind, Violation};
-pub use event::{Endpoint, Event, Late, Message, Outcome, Reason};
+pub use event::{AcceptFailure, Endpoint, Event, Late, Message, Outcome, Reason};
 pub use handle::{Error, Handle};
 pub use limits::Limits;
 #[cfg(feature = "tokio")]

@@ -44,8 +44,9 @@ pub(crate) struct NewConnection {
 pub(crate) enum Origin {
     /// This side connects.
     Connecting(Box<Connecting>),
-    /// A peer connected to this listener.
-    Accepted(Key),
+    /// A peer connected to a listener. Its address is noted before a handshake, because the system
+    /// does not tell it after a reset.
+    Accepted { listener: Key, peer: Option<Arc<Address>> },
 }
 
 /// The target of a connection. If an attempt fails, the next of `others` is tried.
@@ -295,6 +296,7 @@ impl<S> Shared<S> {
         bound: &BoundListener,
     ) -> io::Result<(Key, NewConnection)> {
         let BoundListener { scheme, half_open, ref upgrades, .. } = *bound;
+        let peer = if scheme == Scheme::WebSocket { link.peer().map(Arc::new) } else { None };
         let connection = self.make(link, scheme, Side::Server, half_open);
         let key = self.insert(Resource::Stream(connection.clone()));
         if let Err(error) = self.watch(&connection, key, false) {
@@ -302,7 +304,7 @@ impl<S> Shared<S> {
             return Err(error);
         }
         let decoder = scheme.decoder(Side::Server, || Opening::Request(upgrades.clone()), &self.limits);
-        Ok((key, NewConnection { connection, decoder, origin: Origin::Accepted(listener) }))
+        Ok((key, NewConnection { connection, decoder, origin: Origin::Accepted { listener, peer } }))
     }
 
     /// Starts to connect, to the first address of `to` that the system does not refuse at once.

@@ -46,6 +46,7 @@ impl Scene {
         let good = self.good.2;
         self.server.until("closed", |seen| match seen {
             Seen::Closed(which, reason) if *which != good => Some(reason.clone()),
+            Seen::AcceptFailed(_, _, reason) => Some(reason.clone()),
             _ => None,
         })
     }
