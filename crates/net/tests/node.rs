@@ -213,3 +213,20 @@ fn an_endpoint_of_another_node_is_an_error_and_reaches_nobody() {
     });
     assert!(client.closed(endpoint).is_none());
 }
+
+#[test]
+fn an_endpoint_prints_its_node_its_place_and_its_peer() {
+    let mut side = Side::new();
+    let socket = side.handle.listen("udp://127.0.0.1:0").unwrap();
+    let to = side.handle.connect(side.handle.local_address(socket).unwrap()).unwrap();
+    let node = socket.to_string().split(':').next().unwrap().to_owned();
+    assert_eq!((socket.to_string(), to.to_string()), (format!("{node}:0.0"), format!("{node}:1.0")));
+    assert_eq!(format!("{to:?}"), format!("Endpoint({node}:1.0)"));
+    assert_eq!(side.handle.send(to, b"hello"), Outcome::Sent);
+    let peer = side.until("a message", |seen| match seen {
+        Seen::Message(from, ..) => Some(*from),
+        _ => None,
+    });
+    let at = side.handle.local_address(to).unwrap().to_string().replace("udp://", "");
+    assert_eq!(peer.to_string(), format!("{node}:0.0[{at}]"));
+}

@@ -86,6 +86,10 @@ impl Opening {
                     Ok(None) => return Ok(partial(input)),
                     Err((_, what)) => return Err(fault(what, None, Headers::default(), Vec::new())),
                 };
+                // An interim response: the final one follows.
+                if matches!(answer.code, Some(100 | 102..=199)) {
+                    return Ok(Step { consumed, item: Item::Partial { need: 1 } });
+                }
                 match check_answer(&answer, expected) {
                     Ok(subprotocol) => Ok(Step { consumed, item: Item::Open { reply: Vec::new(), subprotocol } }),
                     Err(what) => Err(fault(what, answer.code, Headers::from(&*answer.headers), Vec::new())),
@@ -337,6 +341,18 @@ mod tests {
             let reply = String::from_utf8(reply).unwrap().replace("\r\n\r\n", &format!("\r\n{lines}\r\n"));
             let fault = client.read(reply.as_bytes()).unwrap_err();
             assert!(fault.what.to_string().contains(error), "{}", fault.what);
+        }
+    }
+
+    #[test]
+    fn interim_responses_are_skipped() {
+        let (client, request) = client("ws://h", &[]);
+        let Item::Open { reply, .. } = listener(&[]).read(&request).unwrap().item else { panic!() };
+        for interim in ["HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"] {
+            let stream = [interim.as_bytes(), &reply].concat();
+            let step = client.read(&stream).unwrap();
+            assert_eq!(step, Step { consumed: interim.len(), item: Item::Partial { need: 1 } });
+            assert!(matches!(client.read(&stream[step.consumed..]).unwrap().item, Item::Open { .. }));
         }
     }
 }
