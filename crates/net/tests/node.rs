@@ -230,3 +230,13 @@ fn an_endpoint_prints_its_node_its_place_and_its_peer() {
     let at = side.handle.local_address(to).unwrap().to_string().replace("udp://", "");
     assert_eq!(peer.to_string(), format!("{node}:0.0[{at}]"));
 }
+
+#[test]
+fn a_second_listener_at_a_live_socket_file_is_refused_and_the_first_one_does_not_notice() {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = UnixListener::bind(folder.path().join("socket")).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let error = Side::new().handle.listen(address("unix", &folder).as_str()).unwrap_err().to_string();
+    assert!(error.contains("in use"), "{error}");
+    assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+}
