@@ -292,11 +292,14 @@ impl Connection {
     fn has_room(&self, out: &mut Outgoing, len: usize) -> bool {
         let waits = if out.phase == Phase::Opening { out.early.len() } else { out.queue.len() };
         let all = self.totals.queued.load(Ordering::Relaxed);
-        let over = |waits: usize, most: usize| waits > 0 && waits.saturating_add(len) > most;
+        // The last message may exceed the limit of the queue: one that is longer than the limit would
+        // otherwise be refused as long as anything is queued.
+        let queue_full = waits > 0 && waits >= self.max_queue;
+        let total_full = all > 0 && all.saturating_add(len) > self.max_total_queued;
         // With an empty queue no `Drained` could follow a refusal, and most of the message may
         // leave at once. So it is accepted.
         let may_wait = waits > 0 || out.phase == Phase::Opening;
-        let full = over(waits, self.max_queue) || (may_wait && over(all, self.max_total_queued));
+        let full = queue_full || (may_wait && total_full);
         out.owes_drained |= full;
         !full
     }

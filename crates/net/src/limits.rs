@@ -24,7 +24,7 @@ pub struct Limits {
     /// How many bytes may be queued at a connection before a send returns
     /// [`Outcome::Full`](crate::Outcome::Full). Default: 1 MiB.
     ///
-    /// A message is always accepted if the queue is empty, so the queue may hold up to
+    /// A message of any length is accepted while fewer bytes are queued, so the queue may hold up to
     /// [`Limits::message`] more. Threads that send at the moment when the queue starts to fill may
     /// add up to 128 KiB.
     pub queue: usize,

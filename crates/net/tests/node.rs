@@ -240,3 +240,22 @@ fn a_second_listener_at_a_live_socket_file_is_refused_and_the_first_one_does_not
     assert!(error.contains("in use"), "{error}");
     assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
 }
+
+#[test]
+fn a_message_longer_than_the_queue_is_accepted_while_the_queue_has_space() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut limits = Limits::default();
+    limits.queue = 1000;
+    let (mut server, mut client) = (Side::new(), Side::with(limits));
+    let listener = server.handle.listen(address("tcp+msg", &folder).as_str()).unwrap();
+    let endpoint = client.handle.connect(server.handle.local_address(listener).unwrap()).unwrap();
+    // Everything is queued until the connection is open.
+    let messages = [vec![1; 500], vec![2; 50_000], vec![3; 1]];
+    let outcomes = messages.each_ref().map(|message| client.handle.send(endpoint, message));
+    assert_eq!(outcomes, [Outcome::Queued, Outcome::Queued, Outcome::Full]);
+    until(&mut server, &mut client, "drained", |_, client| client.seen.contains(&Seen::Drained(endpoint)));
+    assert!(client.handle.send(endpoint, &messages[2]).is_accepted());
+    until(&mut server, &mut client, "all", |server, _| {
+        server.accepted(listener).first().is_some_and(|accepted| server.messages(*accepted) == messages)
+    });
+}
