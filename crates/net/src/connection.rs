@@ -12,6 +12,7 @@ mod several;
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use crate::backend::WritableSwitch;
 use crate::codec::websocket::mask::{self, Keys};
@@ -77,6 +78,8 @@ struct Outgoing {
     will_reconnect: bool,
     /// How many accepted bytes could not be written.
     unwritten: usize,
+    /// When something was written last, if an idle limit applies.
+    last_write: Option<Instant>,
     /// The masking keys of a WebSocket client.
     keys: Option<Keys>,
     /// What the handshake of a WebSocket agreed upon.
@@ -109,6 +112,8 @@ pub(crate) struct Connection {
     max_message: usize,
     max_queue: usize,
     max_total_queued: usize,
+    /// Whether an idle limit applies. Otherwise a write does not read the clock.
+    notes_writes: bool,
     totals: Arc<BufferTotals>,
     /// The threads that are about to send.
     line: Line,
@@ -144,6 +149,7 @@ impl Connection {
             requested_end: None,
             will_reconnect: false,
             unwritten: 0,
+            last_write: None,
             keys,
             subprotocol: None,
             writable: None,
@@ -159,6 +165,7 @@ impl Connection {
             },
             max_queue: limits.queue,
             max_total_queued: limits.total_queued_bytes,
+            notes_writes: limits.idle.is_some(),
             totals,
             line: Line::new(),
             outgoing: Mutex::new(outgoing),
@@ -180,6 +187,19 @@ impl Connection {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Notes that the kernel has accepted something.
+    #[inline]
+    fn note_write(&self, out: &mut Outgoing) {
+        if self.notes_writes {
+            out.last_write = Some(Instant::now());
+        }
+    }
+
+    /// When something was written last. `None` if there is no idle limit.
+    pub(crate) fn last_write(&self) -> Option<Instant> {
+        if self.notes_writes { self.lock().last_write } else { None }
     }
 
     pub(crate) fn set_subprotocol(&self, subprotocol: Option<Box<str>>) {
@@ -333,6 +353,7 @@ impl Connection {
             match written {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(written) => {
+                    self.note_write(out);
                     let of_head = written.min(head.len());
                     head = &head[of_head..];
                     rest = &rest[written - of_head..];
@@ -410,6 +431,7 @@ impl Connection {
             match self.link.write(&[IoSlice::new(out.queue.front())]) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(written) => {
+                    self.note_write(out);
                     out.queue.advance(written);
                     self.totals.queued.fetch_sub(written, Ordering::Relaxed);
                 }

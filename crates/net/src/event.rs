@@ -278,7 +278,7 @@ pub enum Late {
     /// A message was not complete within [`Limits::message_timeout`](crate::Limits).
     #[error("a message was not complete in time")]
     Message,
-    /// Nothing arrived for [`Limits::idle`](crate::Limits).
+    /// Nothing was received or written for [`Limits::idle`](crate::Limits).
     #[error("idle for too long")]
     Idle,
 }

@@ -77,7 +77,8 @@ pub(crate) struct Incoming {
     unanswered: Option<Box<[u8]>>,
     /// Set while the connection is closing.
     pub(crate) ending: Option<Box<Ending>>,
-    /// When the connection started to open or, once open, when it last received something.
+    /// When the connection started to open or, once open, when it last received something. With an
+    /// idle limit, also when something was last sent, as of the last deadline.
     pub(crate) since: Instant,
     /// When the incomplete message began.
     pub(crate) unfinished_since: Option<Instant>,
@@ -246,6 +247,15 @@ impl Incoming {
         let message = self.unfinished_since.map(|since| (after(since, limits.message_timeout), Some(Late::Message)));
         let idle = limits.idle.map(|idle| (after(self.since, idle), Some(Late::Idle)));
         message.into_iter().chain(idle).min_by_key(|(at, _)| *at)
+    }
+
+    /// Takes what was sent since the last deadline into account: such a connection is not idle.
+    pub(crate) fn note_writes(&mut self) {
+        if self.opening.is_none()
+            && let Some(at) = self.connection.last_write()
+        {
+            self.since = self.since.max(at);
+        }
     }
 
     /// Whether reading is suspended.

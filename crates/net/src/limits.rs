@@ -42,7 +42,9 @@ pub struct Limits {
     pub handshake: Duration,
     /// How long a message may take from its first byte to its last. Default: 60 s.
     pub message_timeout: Duration,
-    /// A connection that receives nothing for this long is closed. Default: no limit.
+    /// A connection that receives nothing, and to which nothing can be written, for this long is
+    /// closed. Default: no limit. What waits in a queue because the peer does not read does not count
+    /// as written.
     pub idle: Option<Duration>,
     /// How long a connection closed on this side may go on writing its queue. Default: 5 s.
     pub flush: Duration,
