@@ -27,6 +27,9 @@ const SHOWN: usize = 80;
 ///
 /// Any other scheme is for a custom [`Transport`](crate::Transport).
 ///
+/// The file of a UNIX socket is removed when its listener closes or the node is dropped; for signals
+/// see [`Handle::stop`](crate::Handle::stop).
+///
 /// With port 0 the system chooses a port; [`Handle::local_address`](crate::Handle::local_address)
 /// returns it.
 ///
