@@ -171,7 +171,7 @@ impl<S> Handle<S> {
         let address: Address = address.try_into()?;
         self.shared.transport(&address)?;
         let most = self.shared.limits.connections;
-        if self.shared.count() >= most {
+        if self.shared.connections() >= most {
             return Err(Error::TooMany(most));
         }
         let failed = |source| Error::Io { doing: "connecting to", address: address.clone(), source };

@@ -33,8 +33,9 @@ pub struct Limits {
     /// How many bytes of incomplete messages all connections of a node may buffer together.
     /// Default: 256 MiB. The connection that exceeds this is closed.
     pub unfinished: usize,
-    /// The most connections at a time, including those that are being opened. Default: 65,536.
-    /// Further ones wait in the listeners' backlogs.
+    /// The most connections at a time, including those that are being opened or closed. Default:
+    /// 65,536. Further ones wait in the listeners' backlogs. Listeners and datagram sockets do not
+    /// count.
     pub connections: usize,
     /// The most connections a listener accepts per second. Default: 100,000.
     pub accepts: u32,

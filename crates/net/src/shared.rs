@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use crate::Address;
@@ -119,6 +119,8 @@ pub(crate) struct Shared<S> {
     pub(crate) limits: Limits,
     pub(crate) transports: RwLock<HashMap<String, Arc<dyn Transport>>>,
     pub(crate) resources: RwLock<Slab<Resource>>,
+    /// How many of them are connections.
+    connections: AtomicUsize,
     pub(crate) totals: Arc<BufferTotals>,
     pub(crate) registry: Arc<dyn Registry>,
     pub(crate) commands: Arc<Mutex<Vec<Command>>>,
@@ -148,6 +150,7 @@ impl<S> Shared<S> {
             limits,
             transports: RwLock::new(transports),
             resources: RwLock::new(Slab::new()),
+            connections: AtomicUsize::new(0),
             totals: Arc::default(),
             registry,
             commands,
@@ -193,11 +196,18 @@ impl<S> Shared<S> {
     }
 
     pub(crate) fn insert(&self, resource: Resource) -> Key {
+        if matches!(resource, Resource::Stream(_)) {
+            self.connections.fetch_add(1, Ordering::Relaxed);
+        }
         self.resources.write().unwrap_or_else(PoisonError::into_inner).insert_with(|_| resource)
     }
 
     pub(crate) fn remove(&self, key: Key) -> Option<Resource> {
-        self.resources.write().unwrap_or_else(PoisonError::into_inner).remove(key)
+        let removed = self.resources.write().unwrap_or_else(PoisonError::into_inner).remove(key);
+        if matches!(removed, Some(Resource::Stream(_))) {
+            self.connections.fetch_sub(1, Ordering::Relaxed);
+        }
+        removed
     }
 
     /// Confirms a new resource. If the node was dropped meanwhile, removes the resource and fails.
@@ -213,6 +223,12 @@ impl<S> Shared<S> {
         Err(Error::Gone)
     }
 
+    /// How many connections there are, including those that are opening or closing.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// How many endpoints there are.
     pub(crate) fn count(&self) -> usize {
         self.resources.read().unwrap_or_else(PoisonError::into_inner).len()
     }

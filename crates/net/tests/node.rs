@@ -117,8 +117,7 @@ fn endpoints_are_not_reused() {
 #[test]
 fn a_listener_at_its_limit_resumes_by_itself() {
     let mut limits = Limits::default();
-    // The listener, and one connection.
-    limits.connections = 2;
+    limits.connections = 1;
     let mut node = Node::<()>::with_limits(limits).unwrap();
     let handle = node.handle();
     let listener = handle.listen("tcp://127.0.0.1:0").unwrap();
@@ -258,4 +257,21 @@ fn a_message_longer_than_the_queue_is_accepted_while_the_queue_has_space() {
     until(&mut server, &mut client, "all", |server, _| {
         server.accepted(listener).first().is_some_and(|accepted| server.messages(*accepted) == messages)
     });
+}
+
+#[test]
+fn the_limit_of_connections_is_the_number_of_connections() {
+    let mut limits = Limits::default();
+    limits.connections = 10;
+    let mut side = Side::with(limits);
+    let listeners: Vec<_> = (0..3).map(|_| side.handle.listen("tcp://127.0.0.1:0").unwrap()).collect();
+    side.handle.listen("udp://127.0.0.1:0").unwrap();
+    let port = side.handle.local_address(listeners[0]).unwrap().port().unwrap();
+    let peers: Vec<_> = (0..12).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+    side.step_until("ten connections", |seen| seen.len() >= 10);
+    (0..10).for_each(|_| side.step());
+    assert_eq!(side.accepted(listeners[0]).len(), 10);
+    let error = side.handle.connect(format!("tcp://127.0.0.1:{port}")).unwrap_err().to_string();
+    assert!(error.contains("the limit of 10 connections is reached"), "{error}");
+    drop(peers);
 }
