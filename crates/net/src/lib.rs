@@ -95,4 +95,4 @@ pub use node::AsyncNode;
 pub use node::Node;
 pub use reconnect::Reconnect;
 pub use transport::{Datagrams, Link, Listener, Listening, Opened, Options, Received, Transport, WriteInterest};
-pub use upgrade::{HandshakeError, Headers};
+pub use upgrade::{HandshakeError, Headers, UpgradeHook, UpgradeRequest, UpgradeResponse};

@@ -91,7 +91,7 @@ mod tests {
 
     /// What a decoder finds after its handshake.
     fn found(scheme: Scheme, side: Side, limits: &Limits, input: &mut [u8]) -> Option<(usize, Item)> {
-        let mut decoder = scheme.decoder(side, || Opening::Request(Default::default()), limits);
+        let mut decoder = scheme.decoder(side, || Opening::requested(Default::default()), limits);
         if let Decoder::WebSocket(decoder) = &mut decoder {
             decoder.skip_opening();
         }

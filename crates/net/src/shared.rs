@@ -11,10 +11,10 @@ use crate::asleep::Asleep;
 use crate::backend::{Registry, WritableSwitch};
 use crate::batch::Route;
 use crate::codec::Decoder;
-use crate::codec::websocket::{Opening, Side};
+use crate::codec::websocket::{Awaited, Opening, Side};
 use crate::connection::{BufferTotals, Connection};
 use crate::datagrams::Socket;
-use crate::event::Outcome;
+use crate::event::{Endpoint, Outcome};
 use crate::handle::Error;
 use crate::limits::Limits;
 use crate::lookup::{LookupOwner, Lookups, numeric};
@@ -319,7 +319,11 @@ impl<S> Shared<S> {
             self.remove(key);
             return Err(error);
         }
-        let decoder = scheme.decoder(Side::Server, || Opening::Request(upgrades.clone()), &self.limits);
+        let opening = || {
+            let (rules, peer) = (upgrades.clone(), peer.clone());
+            Opening::Request(Box::new(Awaited { rules, endpoint: Endpoint::new(key), peer }))
+        };
+        let decoder = scheme.decoder(Side::Server, opening, &self.limits);
         Ok((key, NewConnection { connection, decoder, origin: Origin::Accepted { listener, peer } }))
     }
 
@@ -421,7 +425,7 @@ impl<S> Shared<S> {
         let connection = self.make(Box::new(Pending::new()?), scheme, Side::Client, options.half_open);
         connection.set_will_reconnect(options.reconnect.is_some());
         // This decoder is never used: the real connection has its own.
-        let decoder = scheme.decoder(Side::Client, || Opening::Request(Arc::default()), &self.limits);
+        let decoder = scheme.decoder(Side::Client, || Opening::Answer(Box::default()), &self.limits);
         let (address, options) = (address.clone(), options.clone());
         let origin = Origin::Connecting(Box::new(Connecting { address, others: Vec::new(), options }));
         Ok(Box::new(NewConnection { connection, decoder, origin }))
