@@ -12,6 +12,7 @@ mod several;
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use crate::backend::WritableSwitch;
 use crate::codec::websocket::mask::{self, Keys};
@@ -80,6 +81,8 @@ struct Outgoing {
     will_reconnect: bool,
     /// How many accepted bytes could not be written.
     unwritten: usize,
+    /// When something was written last, if an idle limit applies.
+    last_write: Option<Instant>,
     /// The masking keys of a WebSocket client.
     keys: Option<Keys>,
     /// What the handshake of a WebSocket agreed upon.
@@ -141,6 +144,8 @@ pub(crate) struct Connection {
     max_message: usize,
     max_queue: usize,
     max_total_queued: usize,
+    /// Whether an idle limit applies. Otherwise a write does not read the clock.
+    notes_writes: bool,
     totals: Arc<BufferTotals>,
     /// Written by the node's thread. In memory of its own, because other threads write what lies
     /// here.
@@ -179,6 +184,7 @@ impl Connection {
             requested_end: None,
             will_reconnect: false,
             unwritten: 0,
+            last_write: None,
             keys,
             subprotocol: None,
             writable: None,
@@ -196,6 +202,7 @@ impl Connection {
             },
             max_queue: limits.queue,
             max_total_queued: limits.total_queued_bytes,
+            notes_writes: limits.idle.is_some(),
             totals,
             received: Box::default(),
             line: Line::new(),
@@ -218,6 +225,19 @@ impl Connection {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Notes that the kernel has accepted something.
+    #[inline]
+    fn note_write(&self, out: &mut Outgoing) {
+        if self.notes_writes {
+            out.last_write = Some(Instant::now());
+        }
+    }
+
+    /// When something was written last. `None` if there is no idle limit.
+    pub(crate) fn last_write(&self) -> Option<Instant> {
+        if self.notes_writes { self.lock().last_write } else { None }
     }
 
     pub(crate) fn set_subprotocol(&self, subprotocol: Option<Box<str>>) {
@@ -366,11 +386,14 @@ impl Connection {
     fn has_room(&self, out: &mut Outgoing, len: usize) -> bool {
         let waits = if out.phase == Phase::Opening { out.early.len() } else { out.queue.len() };
         let all = self.totals.queued.load(Ordering::Relaxed);
-        let over = |waits: usize, most: usize| waits > 0 && waits.saturating_add(len) > most;
+        // The last message may exceed the limit of the queue: one that is longer than the limit would
+        // otherwise be refused as long as anything is queued.
+        let queue_full = waits > 0 && waits >= self.max_queue;
+        let total_full = all > 0 && all.saturating_add(len) > self.max_total_queued;
         // With an empty queue no `Drained` could follow a refusal, and most of the message may
         // leave at once. So it is accepted.
         let may_wait = waits > 0 || out.phase == Phase::Opening;
-        let full = over(waits, self.max_queue) || (may_wait && over(all, self.max_total_queued));
+        let full = queue_full || (may_wait && total_full);
         out.owes_drained |= full;
         !full
     }
@@ -405,6 +428,7 @@ impl Connection {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(written) => {
                     out.counts.bytes += written as u64;
+                    self.note_write(out);
                     let of_head = written.min(head.len());
                     head = &head[of_head..];
                     rest = &rest[written - of_head..];
@@ -482,6 +506,7 @@ impl Connection {
             match self.link.write(&[IoSlice::new(out.queue.front())]) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(written) => {
+                    self.note_write(out);
                     out.queue.advance(written);
                     out.counts.bytes += written as u64;
                     self.totals.queued.fetch_sub(written, Ordering::Relaxed);

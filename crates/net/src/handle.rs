@@ -181,7 +181,7 @@ impl<S> Handle<S> {
         self.shared.check_running()?;
         self.shared.transport(&address)?;
         let most = self.shared.limits.connections;
-        if self.shared.count() >= most {
+        if self.shared.connections() >= most {
             return Err(Error::TooMany(most));
         }
         let failed = |source| Error::Io { doing: "connecting to", address: address.clone(), source };
@@ -474,6 +474,11 @@ impl<S> Handle<S> {
 
     /// Makes [`Node::run`](crate::Node::run) return after the current event. This neither closes
     /// connections nor writes what is queued; dropping the node afterwards discards the queues.
+    ///
+    /// Dropping the node also removes the files of its UNIX sockets. A process that a signal ends drops
+    /// nothing. So a program that listens at a path should call this when SIGTERM or SIGINT arrives,
+    /// for example with `tokio::signal` or the crate `signal-hook`. A file that stays behind does no
+    /// harm: the next listener at its path replaces it.
     pub fn stop(&self) {
         self.shared.stopped.store(true, Ordering::SeqCst);
         self.shared.wake();

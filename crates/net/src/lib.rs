@@ -83,6 +83,7 @@ mod scheme;
 mod shared;
 mod signals;
 mod slab;
+mod slice;
 mod transport;
 mod upgrade;
 
@@ -93,7 +94,7 @@ pub use codec::{Kind, Violation};
 pub use counters::Counters;
 pub use endpoint_info::{ConnectionState, EndpointInfo, EndpointKind};
 pub use endpoint_map::EndpointMap;
-pub use event::{Endpoint, Event, Late, Message, Outcome, Reason};
+pub use event::{AcceptFailure, Endpoint, Event, Late, Message, Outcome, Reason};
 pub use handle::{Error, Handle};
 pub use limits::Limits;
 #[cfg(feature = "tokio")]
@@ -101,4 +102,4 @@ pub use node::AsyncNode;
 pub use node::Node;
 pub use reconnect::Reconnect;
 pub use transport::{Datagrams, Link, Listener, Listening, Opened, Options, Received, Transport, WriteInterest};
-pub use upgrade::{HandshakeError, Headers};
+pub use upgrade::{HandshakeError, Headers, UpgradeHook, UpgradeRequest, UpgradeResponse};

@@ -40,6 +40,7 @@ use crate::limits::Limits;
 use crate::run::Run;
 use crate::shared::{BoundListener, Command, PendingPeer, Shared, lock};
 use crate::slab::Key;
+use crate::slice::TimeSlice;
 use crate::transport::{Inproc, Tcp, Transport, Udp, Unix};
 
 /// While the node spins or reads eagerly, it tries only the last active connection. Every 16th
@@ -91,13 +92,18 @@ pub struct Node<S = ()> {
     partial: Option<(usize, Range<usize>)>,
     /// How many requests to close were handled: see [`CloseRequests`](crate::shared::CloseRequests).
     closes_seen: u32,
-    /// Entries to be read in this turn, and in the next one.
+    /// The time of the connection that is being read.
+    slice: TimeSlice,
+    /// Entries to be read in this turn, and those whose turn goes on behind all others that are
+    /// ready.
     now: VecDeque<usize>,
     later: VecDeque<usize>,
     /// Events that are ready to be delivered.
     outbox: VecDeque<Event<'static, S>>,
     deadlines: BinaryHeap<Reverse<(Instant, Key)>>,
     clock: Instant,
+    /// When epoll was polled last.
+    looked: Instant,
     spin: Duration,
     /// The connection that last received something, and when.
     last: Option<(usize, Instant)>,
@@ -176,6 +182,7 @@ impl<S> Node<S> {
     pub(crate) fn with_backend((backend, registry): BackendPair, limits: Limits) -> Node<S> {
         // With a read budget of 0 no turn would ever end.
         let limits = Limits { read_budget: limits.read_budget.max(1), ..limits };
+        let slice = TimeSlice::new(limits.time_slice);
         let transports: [(&str, Arc<dyn Transport>); _] = [
             ("inproc", Arc::new(Inproc)),
             ("tcp", Arc::new(Tcp)),
@@ -196,11 +203,13 @@ impl<S> Node<S> {
             lent: None,
             partial: None,
             closes_seen: 0,
+            slice,
             now: VecDeque::new(),
             later: VecDeque::new(),
             outbox: VecDeque::new(),
             deadlines: BinaryHeap::new(),
             clock: Instant::now(),
+            looked: Instant::now(),
             spin: Duration::ZERO,
             last: None,
             has_received: false,
@@ -252,14 +261,14 @@ impl<S> Node<S> {
     /// readiness and deadlines.
     fn turn(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.signals();
-        self.now.append(&mut self.later);
-        let busy = !self.now.is_empty() || !self.outbox.is_empty();
+        let busy = !self.now.is_empty() || !self.later.is_empty() || !self.outbox.is_empty();
         if busy {
-            self.backend.wait(Some(Duration::ZERO), &mut self.ready)?;
+            self.look()?;
         } else if !self.try_last()? {
             let since = self.clock;
             self.sleep(timeout)?;
             self.clock = Instant::now();
+            self.looked = self.clock;
             let had = |last| self.ready.iter().any(|ready| ready.index == last && ready.readable);
             let at_once = self.clock.duration_since(since) < IMMEDIATE && self.last.is_some_and(|(last, _)| had(last));
             self.eager = (at_once && !self.always_waits).then_some(since);
@@ -272,13 +281,16 @@ impl<S> Node<S> {
             self.became_ready(ready);
         }
         self.ready = ready;
+        // Those that have just become ready come first.
+        self.now.append(&mut self.later);
         self.deadlines();
         self.cut_shutdown();
         Ok(())
     }
 
     /// Schedules a read of the last active connection instead of a wait, while the node spins or
-    /// reads eagerly. Every 16th time it polls epoll too. Returns whether it did.
+    /// reads eagerly. Every 16th time, and after [`Limits::time_slice`], it polls epoll too. Returns
+    /// whether it did.
     fn try_last(&mut self) -> io::Result<bool> {
         let Some((index, since)) = self.last else { return Ok(false) };
         let eager = self.eager.is_some_and(|looked| looked <= since);
@@ -287,11 +299,18 @@ impl<S> Node<S> {
         }
         self.eager = eager.then_some(self.clock);
         self.eager_reads = self.eager_reads.wrapping_add(1);
-        if self.eager_reads.is_multiple_of(READS_PER_POLL) {
-            self.backend.wait(Some(Duration::ZERO), &mut self.ready)?;
+        let overdue = self.clock.duration_since(self.looked) >= self.slice.limit();
+        if overdue || self.eager_reads.is_multiple_of(READS_PER_POLL) {
+            self.look()?;
         }
         self.will_read(index);
         Ok(true)
+    }
+
+    /// Polls epoll without waiting, and notes when.
+    fn look(&mut self) -> io::Result<()> {
+        self.looked = self.clock;
+        self.backend.wait(Some(Duration::ZERO), &mut self.ready)
     }
 
     /// Sleeps until a descriptor is ready, the timeout passes, or another thread wakes the node.

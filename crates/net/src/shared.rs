@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::asleep::Asleep;
 use crate::backend::{Registry, WritableSwitch};
 use crate::batch::Route;
 use crate::codec::Decoder;
-use crate::codec::websocket::{Opening, Side};
+use crate::codec::websocket::{Awaited, Opening, Side};
 use crate::connection::{AcceptedBy, BufferTotals, Connection};
 use crate::counters::{Counters, ListenerTally, Openings, Total};
 use crate::datagrams::Socket;
@@ -98,8 +98,9 @@ pub(crate) struct NewConnection {
 pub(crate) enum Origin {
     /// This side connects.
     Connecting(Box<Connecting>),
-    /// A peer connected to this listener.
-    Accepted(Key),
+    /// A peer connected to a listener. Its address is noted before a handshake, because the system
+    /// does not tell it after a reset.
+    Accepted { listener: Key, peer: Option<Arc<Address>> },
 }
 
 /// The target of a connection. If an attempt fails, the next of `others` is tried.
@@ -175,6 +176,8 @@ pub(crate) struct Shared<S> {
     pub(crate) limits: Limits,
     pub(crate) transports: RwLock<HashMap<String, Arc<dyn Transport>>>,
     pub(crate) resources: RwLock<Slab<Resource>>,
+    /// How many of them are connections.
+    connections: AtomicUsize,
     pub(crate) totals: Arc<BufferTotals>,
     pub(crate) registry: Arc<dyn Registry>,
     pub(crate) commands: Arc<Mutex<Vec<Command>>>,
@@ -209,6 +212,7 @@ impl<S> Shared<S> {
             limits,
             transports: RwLock::new(transports),
             resources: RwLock::new(Slab::new()),
+            connections: AtomicUsize::new(0),
             totals: Arc::default(),
             registry,
             commands,
@@ -273,6 +277,9 @@ impl<S> Shared<S> {
     }
 
     pub(crate) fn insert(&self, resource: Resource) -> Key {
+        if matches!(resource, Resource::Stream(_)) {
+            self.connections.fetch_add(1, Ordering::Relaxed);
+        }
         self.resources.write().unwrap_or_else(PoisonError::into_inner).insert_with(|_| resource)
     }
 
@@ -284,6 +291,9 @@ impl<S> Shared<S> {
         self.ended.add(&counters);
         if let Some(by) = removed.accepted_by() {
             by.tally.ended.add(&counters);
+        }
+        if matches!(removed, Resource::Stream(_)) {
+            self.connections.fetch_sub(1, Ordering::Relaxed);
         }
         Some(removed)
     }
@@ -333,6 +343,12 @@ impl<S> Shared<S> {
         Err(error)
     }
 
+    /// How many connections there are, including those that are opening or closing.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// How many endpoints there are.
     pub(crate) fn count(&self) -> usize {
         self.resources.read().unwrap_or_else(PoisonError::into_inner).len()
     }
@@ -416,6 +432,7 @@ impl<S> Shared<S> {
         bound: &BoundListener,
     ) -> io::Result<(Key, NewConnection)> {
         let BoundListener { scheme, half_open, ref upgrades, .. } = *bound;
+        let peer = if scheme == Scheme::WebSocket { link.peer().map(Arc::new) } else { None };
         let mut connection = self.make(link, scheme, Side::Server, half_open);
         connection.accepted_by = Some(AcceptedBy { listener, tally: bound.tally.clone() });
         let connection = Arc::new(connection);
@@ -424,8 +441,12 @@ impl<S> Shared<S> {
             self.remove(key);
             return Err(error);
         }
-        let decoder = scheme.decoder(Side::Server, || Opening::Request(upgrades.clone()), &self.limits);
-        Ok((key, NewConnection { connection, decoder, origin: Origin::Accepted(listener) }))
+        let opening = || {
+            let (rules, peer) = (upgrades.clone(), peer.clone());
+            Opening::Request(Box::new(Awaited { rules, endpoint: Endpoint::new(key), peer }))
+        };
+        let decoder = scheme.decoder(Side::Server, opening, &self.limits);
+        Ok((key, NewConnection { connection, decoder, origin: Origin::Accepted { listener, peer } }))
     }
 
     /// Starts to connect, to the first address of `to` that the system does not refuse at once.
@@ -526,7 +547,7 @@ impl<S> Shared<S> {
         let connection = Arc::new(self.make(Box::new(Pending::new()?), scheme, Side::Client, options.half_open));
         connection.set_will_reconnect(options.reconnect.is_some());
         // This decoder is never used: the real connection has its own.
-        let decoder = scheme.decoder(Side::Client, || Opening::Request(Arc::default()), &self.limits);
+        let decoder = scheme.decoder(Side::Client, || Opening::Answer(Box::default()), &self.limits);
         let (address, options) = (address.clone(), options.clone());
         let origin = Origin::Connecting(Box::new(Connecting { address, others: Vec::new(), options }));
         Ok(Box::new(NewConnection { connection, decoder, origin }))

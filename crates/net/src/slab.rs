@@ -1,6 +1,7 @@
 //! A slab whose keys are not reused: a key identifies neither a later value in the same slot nor a
 //! value of another slab.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Identifies one value of a [`Slab`]. It becomes invalid when the value is removed.
@@ -11,6 +12,12 @@ pub(crate) struct Key {
     generation: u32,
     /// The number of its slab.
     slab: u32,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}.{}", self.slab, self.index, self.generation)
+    }
 }
 
 #[derive(Debug)]

@@ -16,7 +16,7 @@ impl<S> Node<S> {
             Some(Some(Entry::Datagrams { socket, .. })) => &socket.tally.received,
             _ => return,
         };
-        received.messages.add(run.take_found());
+        received.messages.add(run.take_uncounted().into());
     }
 
     /// Counts a connection that is open now.

@@ -184,7 +184,8 @@ impl<S> Node<S> {
             if let Some(at) = run.next(&mut self.buffer) {
                 return Some(Next::Message(run.from, MessageLocation::Shared(at), Kind::Binary));
             }
-            let start = run.start();
+            let (start, delivered) = (run.start(), run.delivered());
+            self.slice.count(delivered);
             if let Some((_, window)) = &mut self.current {
                 window.go_on_at(start);
             }
@@ -201,6 +202,10 @@ impl<S> Node<S> {
                 return Some(Next::Event(event));
             }
             if let Some((index, window)) = self.current.take() {
+                let Some(window) = (if self.slice.is_over() { self.end_slice(index, window) } else { Some(window) })
+                else {
+                    continue;
+                };
                 if let Some(next) = self.read_on(index, window) {
                     return Some(next);
                 }

@@ -5,8 +5,8 @@ use std::io::{self, ErrorKind};
 use super::{Entry, Node};
 use crate::codec::{Decoder, Violation};
 use crate::connection::Flushed;
-use crate::event::{Endpoint, Event, Late, Reason};
-use crate::incoming::Ending;
+use crate::event::{AcceptFailure, Endpoint, Event, Late, Reason};
+use crate::incoming::{Ending, Incoming};
 #[cfg(doc)]
 use crate::limits::Limits;
 use crate::shared::Origin;
@@ -120,7 +120,8 @@ impl<S> Node<S> {
         let ended = matches!(reason, Reason::Ended | Reason::Truncated);
         let reason = if at_once {
             self.count_failure(key, Some(&reason));
-            self.outbox.push_back(Event::Closed { endpoint: Endpoint::new(key), reason });
+            let event = self.stream(key).map(|incoming| end_event(incoming, reason));
+            self.outbox.extend(event);
             None
         } else {
             Some(reason)
@@ -221,14 +222,28 @@ impl<S> Node<S> {
                 bound.listener.close();
             }
         }
+        if let Some(reason) = reason {
+            self.outbox.push_back(match &entry {
+                Entry::Stream(incoming) => end_event(incoming, reason),
+                _ => Event::Closed { endpoint: Endpoint::new(key), reason },
+            });
+        }
         drop(entry);
         self.last = self.last.filter(|(last, _)| *last != index);
         self.forget_reads(index);
         self.shared.remove(key);
-        if let Some(reason) = reason {
-            self.outbox.push_back(Event::Closed { endpoint: Endpoint::new(key), reason });
-        }
     }
+}
+
+/// The event that reports the end of a connection.
+fn end_event<S>(incoming: &Incoming, reason: Reason) -> Event<'static, S> {
+    let endpoint = Endpoint::new(incoming.key);
+    let Some(Origin::Accepted { listener, peer }) = &incoming.opening else {
+        return Event::Closed { endpoint, reason };
+    };
+    let listener = Endpoint::new(*listener);
+    let peer = peer.as_deref().cloned().or_else(|| incoming.connection.link.peer());
+    Event::AcceptFailed(Box::new(AcceptFailure { endpoint, listener, peer, reason }))
 }
 
 /// Whether the peer is at fault. Such an end is reported at once, however long the peer stays.

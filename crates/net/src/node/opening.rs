@@ -13,7 +13,7 @@ use crate::connection::Flushed;
 use crate::event::{Endpoint, Event, Reason};
 use crate::incoming::{Incoming, Sending};
 use crate::reconnect::ReconnectState;
-use crate::shared::{Connecting, NewConnection, Origin, Resource};
+use crate::shared::{NewConnection, Origin, Resource};
 use crate::slab::Key;
 use crate::transport::{Link, Listener, Options};
 
@@ -71,7 +71,7 @@ impl<S> Node<S> {
 
     /// Accepts waiting connections, within the limits.
     pub(super) fn accept(&mut self, index: usize) {
-        let free = self.shared.limits.connections.saturating_sub(self.shared.count());
+        let free = self.shared.limits.connections.saturating_sub(self.shared.connections());
         let Some(Some(Entry::Listener { key, bound, rate_window_start, accepted, ready, .. })) =
             self.entries.get_mut(index)
         else {
@@ -111,8 +111,18 @@ impl<S> Node<S> {
         let incoming = Incoming::new(key, connection, decoder, origin, self.clock);
         self.set(key.index as usize, Entry::Stream(Box::new(incoming)));
         self.poll_connected(key);
+        self.note_peer(key);
         // A connection that is open at once needs no handshake deadline.
         self.arm(key);
+    }
+
+    /// Notes the peer's address, if the transport itself has a handshake.
+    fn note_peer(&mut self, key: Key) {
+        if let Some(incoming) = self.stream(key)
+            && let Some(Origin::Accepted { peer: peer @ None, .. }) = &mut incoming.opening
+        {
+            *peer = incoming.connection.link.peer().map(Arc::new);
+        }
     }
 
     /// Stops accepting for a while. A timer resumes it, because epoll does not report connections
@@ -168,7 +178,7 @@ impl<S> Node<S> {
         self.count_open(&connection);
         self.outbox.push_back(match origin {
             Origin::Connecting(_) => Event::Connected(endpoint),
-            Origin::Accepted(listener) => Event::Accepted { endpoint, listener: Endpoint::new(listener) },
+            Origin::Accepted { listener, .. } => Event::Accepted { endpoint, listener: Endpoint::new(listener) },
         });
         self.arm(key);
         match opened {
@@ -187,12 +197,14 @@ impl<S> Node<S> {
     /// Handles a failed connection attempt: tries the host's next address, if there is one.
     pub(super) fn connect_failed(&mut self, key: Key, error: io::Error) {
         let Some(incoming) = self.stream(key) else { return };
-        if let Some(Origin::Connecting(connecting)) = incoming.opening.take()
-            && let Connecting { address, others, options } = *connecting
-            && !others.is_empty()
-            && self.connect_replacement(key, &address, others, &options).is_ok()
+        if let Some(Origin::Connecting(connecting)) = &mut incoming.opening
+            && !connecting.others.is_empty()
         {
-            return;
+            let others = mem::take(&mut connecting.others);
+            let (address, options) = (connecting.address.clone(), connecting.options.clone());
+            if self.connect_replacement(key, &address, others, &options).is_ok() {
+                return;
+            }
         }
         self.close_or_reconnect(key, Reason::NotConnected(error));
     }
@@ -327,8 +339,7 @@ mod tests {
 
     #[test]
     fn a_listener_accepts_no_more_connections_than_the_limit() {
-        // The listener counts as one of the three.
-        let (mut node, _, _peers) = waiting(Limits { connections: 3, ..Limits::default() }, 5);
+        let (mut node, _, _peers) = waiting(Limits { connections: 2, ..Limits::default() }, 5);
         let first = accepted(&mut node);
         accepted(&mut node);
         // The listener retries during this wait.
