@@ -11,6 +11,7 @@ use crate::event::{Endpoint, Outcome};
 use crate::frames::Frames;
 use crate::handle::Handle;
 use crate::shared::{Command, Shared};
+use crate::trace;
 
 /// Collects messages for one endpoint and sends them together.
 ///
@@ -142,6 +143,8 @@ impl<S> Batch<S> {
                     Ok(Some(outcome)) => {
                         if outcome.is_accepted() {
                             self.frames.clear();
+                        } else if outcome == Outcome::Full {
+                            trace::full(self.to, connection);
                         }
                         outcome
                     }

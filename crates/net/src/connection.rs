@@ -90,6 +90,9 @@ struct Outgoing {
     /// Set where writability is reported only on request.
     writable: Option<OnDemandWritable>,
     counts: SendCounts,
+    /// Whether a refused send was noted since the queue last drained: [`Connection::notes_full`].
+    #[cfg(feature = "tracing")]
+    full_noted: bool,
 }
 
 /// What was sent so far.
@@ -189,6 +192,8 @@ impl Connection {
             subprotocol: None,
             writable: None,
             counts: SendCounts::default(),
+            #[cfg(feature = "tracing")]
+            full_noted: false,
         };
         Connection {
             link,
@@ -256,6 +261,12 @@ impl Connection {
     #[inline(always)]
     pub(crate) fn received(&self) -> &Traffic {
         &self.received
+    }
+
+    /// Notes that a send was refused. Returns whether it is the first one since the queue drained.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn notes_full(&self) -> bool {
+        !std::mem::replace(&mut self.lock().full_noted, true)
     }
 
     /// How far the connection is. Waits while another thread sends.
@@ -541,6 +552,10 @@ impl Connection {
             // Before the handshake is over, nobody waits for `Drained`.
             let open = matches!(out.phase, Phase::Open | Phase::Finishing);
             let notify = open && std::mem::take(&mut out.owes_drained);
+            #[cfg(feature = "tracing")]
+            if notify {
+                out.full_noted = false;
+            }
             Flushed::Empty { notify }
         })
     }

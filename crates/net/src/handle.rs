@@ -19,6 +19,7 @@ use crate::limits::Limits;
 use crate::lookup::{name, numeric, resolve};
 use crate::shared::{BoundListener, Command, Resource, Shared, lock};
 use crate::slab::Key;
+use crate::trace;
 use crate::transport::{Listening, Options};
 use crate::upgrade::UpgradeRules;
 use crate::{Address, AddressError};
@@ -88,7 +89,8 @@ impl<S> fmt::Debug for Handle<S> {
 }
 
 impl<S> Handle<S> {
-    /// Starts to listen at an address.
+    /// Starts to listen at an address. When this returns, the kernel accepts connections there; the
+    /// node reports them as `Accepted` while it runs.
     ///
     /// For datagrams the endpoint is the socket itself; it can only send to peers from which a
     /// message has arrived. A host name is resolved before this returns, which may block; a numeric
@@ -144,10 +146,12 @@ impl<S> Handle<S> {
                 key
             }
         };
-        self.shared.unless_gone(key).map(Endpoint::new)
+        let endpoint = self.shared.unless_gone(key).map(Endpoint::new)?;
+        trace::listening(endpoint, &self.local_address(endpoint).unwrap_or(address));
+        Ok(endpoint)
     }
 
-    /// Starts to connect. `Connected` reports success, `Closed` reports failure.
+    /// Starts to connect, and returns at once. `Connected` reports success, `Closed` reports failure.
     ///
     /// What is sent before `Connected` is queued, up to the limits. A datagram socket is usable at
     /// once and has no such event.
@@ -189,13 +193,19 @@ impl<S> Handle<S> {
             Some(name) => self.shared.begin_by_name(&address, name, options),
             None => resolve(&address).and_then(|to| self.shared.begin(&address, to, options)),
         };
-        self.shared.unless_gone(key.map_err(failed)?).map(Endpoint::new)
+        let endpoint = self.shared.unless_gone(key.map_err(failed)?).map(Endpoint::new)?;
+        trace::connecting(endpoint, &address);
+        Ok(endpoint)
     }
 
-    /// Sends a message, all of it or nothing. Never blocks.
+    /// Sends a message, all of it or nothing. Never waits for the peer.
+    ///
+    /// If nothing is queued, this is one system call, which takes the message from the caller's
+    /// memory; otherwise the message is copied to the queue. While another thread sends on the same
+    /// connection, this waits for its system call or shares it.
     ///
     /// Messages of one thread to one endpoint keep their order. An accepted message is lost only if
-    /// the connection ends before the peer has received it.
+    /// the connection ends before the peer has received it. See [`Outcome`] for what else may happen.
     pub fn send(&self, to: Endpoint, message: &[u8]) -> Outcome {
         self.send_kind(to, Kind::Binary, message)
     }
@@ -210,6 +220,10 @@ impl<S> Handle<S> {
         loop {
             return match self.shared.route(to.key) {
                 Some(Route::Stream(connection)) => match connection.send(kind, message) {
+                    Ok(Some(Outcome::Full)) => {
+                        trace::full(to, &connection);
+                        Outcome::Full
+                    }
                     Ok(Some(outcome)) => outcome,
                     Ok(None) => continue,
                     Err(error) => {
@@ -225,12 +239,13 @@ impl<S> Handle<S> {
     }
 
     /// Creates a batch, which sends several messages together. For many small messages this is
-    /// several times faster.
+    /// several times faster. The batch allocates up to 64 KiB when it is filled; keep it for further
+    /// messages.
     pub fn batch(&self, to: Endpoint) -> Batch<S> {
         Batch::new(self, to)
     }
 
-    /// Closes a connection, a listener or a socket. From now on a send to it returns
+    /// Closes a connection, a listener or a socket. Returns at once; from now on a send to it returns
     /// [`Outcome::Closed`].
     ///
     /// What is queued at a connection is written first, for at most [`Limits::flush`]; a connection
@@ -262,7 +277,7 @@ impl<S> Handle<S> {
     }
 
     /// Ends the sending direction: what is queued is written, then the peer is notified that no
-    /// more follows.
+    /// more follows. Returns at once; there is no time limit.
     ///
     /// Messages from the peer are still delivered until it ends its direction too, which `Closed`
     /// reports. [`Handle::close`] does not wait for that.
@@ -284,6 +299,7 @@ impl<S> Handle<S> {
     }
 
     /// Stops reading from a connection or a datagram socket, or stops accepting at a listener.
+    /// Returns at once.
     ///
     /// Back-pressure then makes a connection's peer wait; for a datagram socket the kernel drops
     /// what arrives. The pause takes effect after the current read: up to [`Limits::read_budget`] bytes
@@ -298,7 +314,7 @@ impl<S> Handle<S> {
         self.set_paused(endpoint, true);
     }
 
-    /// Resumes reading after [`Handle::pause`].
+    /// Resumes reading after [`Handle::pause`]. Returns at once; nothing was lost of a connection.
     pub fn resume(&self, endpoint: Endpoint) {
         self.set_paused(endpoint, false);
     }
@@ -309,13 +325,15 @@ impl<S> Handle<S> {
         }
     }
 
-    /// Returns the local address, with the port that the system chose.
+    /// Returns the local address, with the port that the system chose, or `None` once the endpoint
+    /// has ended. Costs one system call.
     pub fn local_address(&self, endpoint: Endpoint) -> Option<Address> {
         self.shared.resource(endpoint.key, Resource::local)
     }
 
     /// Returns the peer's address in terms of the underlying transport, or `None` once the
-    /// connection has ended or its peer is gone.
+    /// connection has ended or its peer is gone. Costs one system call; to log the address at the end
+    /// of a connection, keep it.
     pub fn peer_address(&self, endpoint: Endpoint) -> Option<Address> {
         match endpoint.remote {
             Some(remote) => format!("udp://{remote}").parse().ok(),
@@ -394,7 +412,11 @@ impl<S> Handle<S> {
         self.shared.counters_of(endpoint.key)
     }
 
-    /// Queues a signal behind the events that are already there. Signals do not delay
+    /// Queues a signal for the node's thread. It is delivered once, as [`Event::Signal`](crate::Event::Signal),
+    /// unless the node is dropped first. Returns at once; there is no limit to how many may wait.
+    /// Costs an allocation now and then, and a system call if the node sleeps.
+    ///
+    /// The signal has its place behind the events that are already there. Signals do not delay
     /// [`Handle::close`] and similar calls. To send something in reaction to a signal before
     /// closing, call `close` after the signal was delivered.
     pub fn signal(&self, signal: S) {
@@ -402,13 +424,13 @@ impl<S> Handle<S> {
         self.shared.wake();
     }
 
-    /// Queues a signal ahead of every event whose delivery has not begun.
+    /// As [`Handle::signal`], but ahead of every event whose delivery has not begun.
     pub fn signal_first(&self, signal: S) {
         lock(&self.shared.signals).urgent.push_back(signal);
         self.shared.wake();
     }
 
-    /// Delivers a signal after a delay: never early, and signals arrive in the order of their
+    /// As [`Handle::signal`], but after a delay: never early, and signals arrive in the order of their
     /// times.
     pub fn signal_after(&self, delay: Duration, signal: S) {
         lock(&self.shared.signals).push_timed(delay, signal);

@@ -139,6 +139,8 @@ enum Entry {
         ready: bool,
         paused: bool,
         backing_off: bool,
+        /// It has backed off since it last accepted all that waited.
+        limited: bool,
         rate_window_start: Instant,
         accepted: u32,
     },
@@ -160,7 +162,8 @@ enum Next<S> {
 }
 
 impl<S> Node<S> {
-    /// Creates a node with the default limits.
+    /// Creates a node with the default limits. It has a few file descriptors and a read buffer of
+    /// 256 KiB, which all its connections share.
     ///
     /// # Errors
     ///
@@ -229,20 +232,24 @@ impl<S> Node<S> {
         self
     }
 
-    /// Adds a custom transport for addresses of this scheme. `<scheme>+msg` then works too and
-    /// keeps message boundaries.
+    /// Adds a custom transport for addresses of this scheme, or replaces the one that it had.
+    /// `<scheme>+msg` then works too and keeps message boundaries.
     pub fn add_transport(&self, scheme: &str, transport: Arc<dyn Transport>) {
         let mut transports = self.shared.transports.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         transports.insert(scheme.to_ascii_lowercase(), transport);
     }
 
-    /// Returns a handle, which any thread can use to control this node.
+    /// Returns a handle, which any thread can use to control this node. Costs no more than a clone of
+    /// an `Arc`.
     pub fn handle(&self) -> Handle<S> {
         Handle { shared: self.shared.clone() }
     }
 
     /// Runs the event loop and calls `on_event` with each event, until [`Handle::stop`] or the end
     /// of a [`Handle::shutdown`].
+    ///
+    /// Blocks the thread while nothing happens. While `on_event` runs, the node serves no other
+    /// connection: long work belongs into another thread, which sends by a [`Handle`].
     ///
     /// # Errors
     ///

@@ -2,9 +2,10 @@
 
 use super::{Entry, Node};
 use crate::connection::Connection;
-use crate::event::Reason;
+use crate::counters::Openings;
+use crate::event::{Endpoint, Reason};
 use crate::incoming::Incoming;
-use crate::slab::Key;
+use crate::trace;
 
 impl<S> Node<S> {
     /// Counts the messages of the run so far. While a run is delivered, they are counted in the run
@@ -30,18 +31,18 @@ impl<S> Node<S> {
             None => openings.connected.add(1),
         }
     }
+}
 
-    /// Counts a connection whose end is reported now, if it was never open. `None`: it was reported
-    /// before.
-    pub(super) fn count_failure(&mut self, key: Key, reason: Option<&Reason>) {
-        let Some(incoming) = self.stream(key) else { return };
-        if !reason.is_some_and(|reason| is_failure(incoming, reason)) {
-            return;
-        }
-        if let Some(by) = &incoming.connection.accepted_by {
-            by.tally.openings.failed.add(1);
-        }
-        self.shared.openings.failed.add(1);
+/// Counts and traces a connection whose end is reported now.
+pub(super) fn note_end(openings: &Openings, incoming: &Incoming, reason: &Reason) {
+    let (endpoint, connection) = (Endpoint::new(incoming.key), &*incoming.connection);
+    if !is_failure(incoming, reason) {
+        return trace::closed(endpoint, reason);
+    }
+    trace::failed(endpoint, connection, reason);
+    openings.failed.add(1);
+    if let Some(by) = &connection.accepted_by {
+        by.tally.openings.failed.add(1);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind};
 
+use super::counting::note_end;
 use super::{Entry, Node};
 use crate::codec::{Decoder, Violation};
 use crate::connection::Flushed;
@@ -11,6 +12,7 @@ use crate::incoming::{Ending, Incoming};
 use crate::limits::Limits;
 use crate::shared::Origin;
 use crate::slab::Key;
+use crate::trace;
 
 impl<S> Node<S> {
     /// Handles a send error from the kernel. Messages received before it are delivered before
@@ -119,9 +121,10 @@ impl<S> Node<S> {
         let until = self.flush_deadline();
         let ended = matches!(reason, Reason::Ended | Reason::Truncated);
         let reason = if at_once {
-            self.count_failure(key, Some(&reason));
-            let event = self.stream(key).map(|incoming| end_event(incoming, reason));
-            self.outbox.extend(event);
+            if let Some(Some(Entry::Stream(incoming))) = self.entries.get(key.index as usize) {
+                note_end(&self.shared.openings, incoming, &reason);
+                self.outbox.push_back(end_event(incoming, reason));
+            }
             None
         } else {
             Some(reason)
@@ -197,7 +200,6 @@ impl<S> Node<S> {
     fn remove(&mut self, key: Key, mut reason: Option<Reason>) {
         let index = key.index as usize;
         self.count_run();
-        self.count_failure(key, reason.as_ref());
         let Some(entry) = self.entries.get_mut(index).and_then(Option::take) else { return };
         match &entry {
             Entry::Stream(incoming) => {
@@ -224,8 +226,14 @@ impl<S> Node<S> {
         }
         if let Some(reason) = reason {
             self.outbox.push_back(match &entry {
-                Entry::Stream(incoming) => end_event(incoming, reason),
-                _ => Event::Closed { endpoint: Endpoint::new(key), reason },
+                Entry::Stream(incoming) => {
+                    note_end(&self.shared.openings, incoming, &reason);
+                    end_event(incoming, reason)
+                }
+                _ => {
+                    trace::closed(Endpoint::new(key), &reason);
+                    Event::Closed { endpoint: Endpoint::new(key), reason }
+                }
             });
         }
         drop(entry);

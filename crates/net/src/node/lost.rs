@@ -8,6 +8,7 @@ use crate::event::{Endpoint, Event, Reason};
 use crate::incoming::{Sending, after};
 use crate::lookup::{LookupOwner, name, resolve};
 use crate::slab::Key;
+use crate::trace;
 
 impl<S> Node<S> {
     /// Schedules a reconnect after a connection was lost or could not connect, if
@@ -39,6 +40,7 @@ impl<S> Node<S> {
         before.link.finish().ok();
         self.last = self.last.filter(|(last, _)| *last != key.index as usize);
         self.add_connection(key, *begun);
+        trace::lost(Endpoint::new(key), &reason, delay);
         self.outbox.push_back(Event::Lost { endpoint: Endpoint::new(key), reason, unwritten, again_in: delay });
         Ok(())
     }
@@ -52,6 +54,7 @@ impl<S> Node<S> {
         let Some(reconnect) = &mut incoming.reconnect else { return };
         reconnect.next_attempt = None;
         let (address, options) = (reconnect.address.clone(), reconnect.options.clone());
+        trace::connecting(Endpoint::new(key), &address);
         self.arm(key);
         let begun = match name(&address) {
             Some(name) => self.shared.lookups.begin(key, LookupOwner::Stream(Arc::downgrade(&connection)), name),

@@ -15,6 +15,7 @@ use crate::incoming::{Incoming, Sending};
 use crate::reconnect::ReconnectState;
 use crate::shared::{NewConnection, Origin, Resource};
 use crate::slab::Key;
+use crate::trace;
 use crate::transport::{Link, Listener, Options};
 
 /// How long a listener stops accepting after the system ran out of descriptors, or a limit was
@@ -59,6 +60,7 @@ impl<S> Node<S> {
                 ready: false,
                 paused: false,
                 backing_off: false,
+                limited: false,
                 rate_window_start: self.clock,
                 accepted: 0,
             },
@@ -103,6 +105,8 @@ impl<S> Node<S> {
         }
         if backs_off {
             self.back_off(key);
+        } else if let Some(Some(Entry::Listener { limited, .. })) = self.entries.get_mut(index) {
+            *limited = false;
         }
     }
 
@@ -132,6 +136,11 @@ impl<S> Node<S> {
             && mem::replace(backing_off, true)
         {
             return;
+        }
+        if let Some(Some(Entry::Listener { limited, .. })) = self.entries.get_mut(key.index as usize)
+            && !mem::replace(limited, true)
+        {
+            trace::backing_off(Endpoint::new(key));
         }
         self.schedule(self.clock + ACCEPT_BACKOFF, key);
     }
@@ -177,8 +186,15 @@ impl<S> Node<S> {
         let endpoint = Endpoint::new(key);
         self.count_open(&connection);
         self.outbox.push_back(match origin {
-            Origin::Connecting(_) => Event::Connected(endpoint),
-            Origin::Accepted { listener, .. } => Event::Accepted { endpoint, listener: Endpoint::new(listener) },
+            Origin::Connecting(_) => {
+                trace::connected(endpoint);
+                Event::Connected(endpoint)
+            }
+            Origin::Accepted { listener, .. } => {
+                let listener = Endpoint::new(listener);
+                trace::accepted(endpoint, listener, &connection);
+                Event::Accepted { endpoint, listener }
+            }
         });
         self.arm(key);
         match opened {
