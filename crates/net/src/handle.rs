@@ -15,6 +15,8 @@ use crate::event::{Endpoint, Outcome};
 use crate::limits::Limits;
 use crate::lookup::{name, numeric, resolve};
 use crate::shared::{BoundListener, Command, Resource, Shared, lock};
+#[cfg(feature = "tls")]
+use crate::transport::TlsInfo;
 use crate::transport::{Listening, Options};
 use crate::upgrade::UpgradeRules;
 use crate::{Address, AddressError};
@@ -40,6 +42,10 @@ pub enum Error {
     /// The node has reached [`Limits::connections`].
     #[error("the limit of {0} connections is reached: Limits::connections")]
     TooMany(usize),
+    /// The endpoint is no TLS listener of this node, or it was closed.
+    #[cfg(feature = "tls")]
+    #[error("the endpoint is no TLS listener of this node, or it was closed")]
+    NoTlsListener,
     /// The operating system reported an error.
     #[error("{doing} {address}: {source}")]
     Io {
@@ -321,6 +327,36 @@ impl<S> Handle<S> {
     /// [`Options::subprotocols`].
     pub fn subprotocol(&self, endpoint: Endpoint) -> Option<String> {
         self.shared.connection(endpoint.key)?.subprotocol()
+    }
+
+    /// Returns what the TLS handshake of a connection agreed upon: the peer's certificates, the
+    /// application protocol, the name that the client asked for.
+    ///
+    /// `None` for a connection without TLS, before [`Event::Connected`](crate::Event::Connected) or
+    /// [`Event::Accepted`](crate::Event::Accepted), and once the connection has ended: keep what
+    /// [`Event::Closed`](crate::Event::Closed) is to report.
+    #[cfg(feature = "tls")]
+    pub fn tls(&self, endpoint: Endpoint) -> Option<TlsInfo> {
+        self.shared.connection(endpoint.key)?.link.tls()
+    }
+
+    /// Replaces the configuration of a TLS listener, for example when its certificate is renewed.
+    ///
+    /// Connections that are accepted from now on use the new one. Others continue undisturbed,
+    /// also those whose handshake is not over. Clients cannot resume sessions of the old
+    /// configuration, so they see the new certificate, unless both share a `session_storage` or a
+    /// `ticketer`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoTlsListener`].
+    #[cfg(feature = "tls")]
+    pub fn set_tls_server(&self, listener: Endpoint, config: Arc<rustls::ServerConfig>) -> Result<(), Error> {
+        let set = self.shared.resource(listener.key, |resource| match resource {
+            Resource::Listener(bound) => bound.listener.set_tls_server(config).then_some(()),
+            Resource::Stream(_) | Resource::Datagrams(_) => None,
+        });
+        set.ok_or(Error::NoTlsListener)
     }
 
     /// Queues a signal behind the events that are already there. Signals do not delay

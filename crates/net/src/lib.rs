@@ -93,5 +93,11 @@ pub use limits::Limits;
 pub use node::AsyncNode;
 pub use node::Node;
 pub use reconnect::Reconnect;
+/// The TLS library of the feature `tls`, whose configurations [`Options::tls_client`] and
+/// [`Options::tls_server`] take.
+#[cfg(feature = "tls")]
+pub use rustls;
+#[cfg(feature = "tls")]
+pub use transport::TlsInfo;
 pub use transport::{Datagrams, Link, Listener, Listening, Opened, Options, Received, Transport, WriteInterest};
 pub use upgrade::{HandshakeError, Headers};

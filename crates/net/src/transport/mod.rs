@@ -19,6 +19,8 @@ mod socket;
 mod tcp;
 #[cfg(feature = "tls")]
 mod tls;
+#[cfg(feature = "tls")]
+mod tls_info;
 mod udp;
 mod unix;
 
@@ -27,6 +29,8 @@ pub(crate) use self::pending::{Found, Pending, PendingDatagrams};
 pub(crate) use self::tcp::Tcp;
 #[cfg(feature = "tls")]
 pub(crate) use self::tls::Tls;
+#[cfg(feature = "tls")]
+pub use self::tls_info::TlsInfo;
 pub(crate) use self::udp::Udp;
 pub(crate) use self::unix::Unix;
 
@@ -150,6 +154,12 @@ pub trait Link: Send + Sync {
     fn local(&self) -> Option<Address> {
         None
     }
+
+    /// What the TLS handshake agreed upon, for links that have one, once it is over.
+    #[cfg(feature = "tls")]
+    fn tls(&self) -> Option<TlsInfo> {
+        None
+    }
 }
 
 /// When epoll reports that a [`Link`] is writable.
@@ -183,6 +193,13 @@ pub trait Listener: Send + Sync {
 
     /// The local address, with the port that the system chose.
     fn local(&self) -> Option<Address>;
+
+    /// Uses another TLS configuration for connections that are accepted from now on. Returns
+    /// whether the listener has one.
+    #[cfg(feature = "tls")]
+    fn set_tls_server(&self, _: std::sync::Arc<rustls::ServerConfig>) -> bool {
+        false
+    }
 
     /// Stops listening and removes what it created, such as a socket's file.
     fn close(&self) {}
@@ -495,8 +512,17 @@ impl Options {
         self
     }
 
-    /// Sets the configuration of a TLS client: trusted roots and client certificate. Default: the
-    /// system's trusted roots.
+    /// Sets the configuration of a TLS client: trusted roots, client certificate, ALPN protocols.
+    /// Default: the system's trusted roots, without a client certificate.
+    ///
+    /// Connections with the same `Arc` resume each other's sessions, which saves certificates and
+    /// signatures: this includes each reconnect of [`Options::reconnect`], and all connections with
+    /// the default. The server sends tickets for that behind its handshake. A client that closes
+    /// before it has read anything has none. `ClientConfig::resumption` switches it off.
+    ///
+    /// With TLS 1.3 a client is open before the server has checked its certificate. If the server
+    /// refuses it, [`Event::Connected`](crate::Event::Connected) comes first, then
+    /// [`Event::Closed`](crate::Event::Closed) with the server's alert.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls_client(mut self, config: std::sync::Arc<rustls::ClientConfig>) -> Options {
@@ -504,7 +530,12 @@ impl Options {
         self
     }
 
-    /// Sets the configuration of a TLS listener: its certificate. Required for listening with TLS.
+    /// Sets the configuration of a TLS listener: its certificate, whether clients need one, ALPN
+    /// protocols. Required for listening with TLS.
+    ///
+    /// [`Handle::set_tls_server`](crate::Handle::set_tls_server) replaces it while the listener
+    /// runs. `ServerConfig` keeps the last 256 sessions for clients that resume one. Several
+    /// processes or nodes behind one address share sessions by a common `ServerConfig::ticketer`.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls_server(mut self, config: std::sync::Arc<rustls::ServerConfig>) -> Options {
