@@ -15,9 +15,10 @@ use crate::event::{Endpoint, Outcome};
 use crate::limits::Limits;
 use crate::lookup::{name, numeric, resolve};
 use crate::shared::{BoundListener, Command, Resource, Shared, lock};
+use crate::signals::Timer;
 #[cfg(feature = "tls")]
 use crate::transport::TlsInfo;
-use crate::transport::{Listening, Options};
+use crate::transport::{Listening, Options, PeerCredentials};
 use crate::upgrade::UpgradeRules;
 use crate::{Address, AddressError};
 
@@ -323,6 +324,12 @@ impl<S> Handle<S> {
         }
     }
 
+    /// Returns which process is at the other end of a UNIX socket. `None` for any other connection,
+    /// and once the connection has ended.
+    pub fn peer_credentials(&self, endpoint: Endpoint) -> Option<PeerCredentials> {
+        self.shared.connection(endpoint.key)?.link.peer_credentials()
+    }
+
     /// Returns the subprotocol that both sides of an open WebSocket agreed upon, if any:
     /// [`Options::subprotocols`].
     pub fn subprotocol(&self, endpoint: Endpoint) -> Option<String> {
@@ -374,10 +381,20 @@ impl<S> Handle<S> {
     }
 
     /// Delivers a signal after a delay: never early, and signals arrive in the order of their
-    /// times.
-    pub fn signal_after(&self, delay: Duration, signal: S) {
-        lock(&self.shared.signals).push_timed(delay, signal);
+    /// times. The returned [`Timer`] can cancel it; dropping it has no effect.
+    pub fn signal_after(&self, delay: Duration, signal: S) -> Timer {
+        let timer = lock(&self.shared.signals).push_timed(delay, signal);
         self.shared.wake();
+        timer
+    }
+
+    /// Cancels a signal of [`Handle::signal_after`] and returns it. It never arrives then, even if
+    /// its delay has passed and it waits behind other events.
+    ///
+    /// `None` if its delivery has begun, if it was cancelled before, or if it is another node's.
+    /// The cost grows with the logarithm of the number of delayed signals.
+    pub fn cancel_signal(&self, timer: Timer) -> Option<S> {
+        lock(&self.shared.signals).take_timed(timer)
     }
 
     /// Makes [`Node::run`](crate::Node::run) return after the current event. This neither closes

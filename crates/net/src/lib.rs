@@ -97,7 +97,10 @@ pub use reconnect::Reconnect;
 /// [`Options::tls_server`] take.
 #[cfg(feature = "tls")]
 pub use rustls;
+pub use signals::Timer;
 #[cfg(feature = "tls")]
 pub use transport::TlsInfo;
-pub use transport::{Datagrams, Link, Listener, Listening, Opened, Options, Received, Transport, WriteInterest};
+pub use transport::{
+    Datagrams, Link, Listener, Listening, Opened, Options, PeerCredentials, Received, Transport, WriteInterest,
+};
 pub use upgrade::{HandshakeError, Headers};

@@ -198,6 +198,9 @@ impl<S> Node<S> {
             if let Some(event) = self.outbox.pop_front() {
                 return Some(Next::Event(event));
             }
+            if let Some(signal) = self.take_due_signal() {
+                return Some(Next::Event(Event::Signal(signal)));
+            }
             if let Some((index, window)) = self.current.take() {
                 if let Some(next) = self.read_on(index, window) {
                     return Some(next);

@@ -13,6 +13,7 @@ use crate::Address;
 use crate::reconnect::Reconnect;
 use crate::upgrade::Headers;
 
+mod credentials;
 mod inproc;
 mod pending;
 mod socket;
@@ -24,6 +25,7 @@ mod tls_info;
 mod udp;
 mod unix;
 
+pub use self::credentials::PeerCredentials;
 pub(crate) use self::inproc::Inproc;
 pub(crate) use self::pending::{Found, Pending, PendingDatagrams};
 pub(crate) use self::tcp::Tcp;
@@ -152,6 +154,11 @@ pub trait Link: Send + Sync {
 
     /// The local address, if there is one.
     fn local(&self) -> Option<Address> {
+        None
+    }
+
+    /// The process at the other end, for links of UNIX sockets.
+    fn peer_credentials(&self) -> Option<PeerCredentials> {
         None
     }
 
@@ -321,6 +328,10 @@ pub struct Options {
     pub buffer: Option<usize>,
     /// As set by [`Options::backlog`].
     pub backlog: u32,
+    /// As set by [`Options::reuse_port`].
+    pub reuse_port: bool,
+    /// As set by [`Options::permissions`].
+    pub permissions: Option<u32>,
     /// As set by [`Options::broadcast`].
     pub broadcast: bool,
     /// As set by [`Options::interface`].
@@ -354,6 +365,8 @@ impl Default for Options {
             records: None,
             buffer: None,
             backlog: 4096,
+            reuse_port: false,
+            permissions: None,
             broadcast: false,
             interface: None,
             half_open: false,
@@ -423,6 +436,33 @@ impl Options {
     #[must_use]
     pub fn backlog(mut self, connections: u32) -> Options {
         self.backlog = connections;
+        self
+    }
+
+    /// Whether several TCP listeners or UDP sockets, also of several processes of one user, may
+    /// listen at one address (`SO_REUSEPORT`). Each of them has to set it. Default: false.
+    ///
+    /// Linux spreads connections, and datagrams, over them by a hash of the two addresses. So a
+    /// server with a node per core listens once per node: `examples/all_cores.rs`. The datagrams of
+    /// one peer go to the same socket as long as no socket is added or closed. Connections that
+    /// wait in the backlog of a listener end when it is closed.
+    #[must_use]
+    pub fn reuse_port(mut self, on: bool) -> Options {
+        self.reuse_port = on;
+        self
+    }
+
+    /// Sets the permissions of the file of a listening UNIX socket, such as `0o660`: who may write
+    /// to the file may connect. Default: `0o777` without the bits of the process's umask.
+    ///
+    /// They are set before anybody can connect, and the file never has more. The umask does not
+    /// matter. To let a group connect, also set the group of the folder, with its set-group-ID bit.
+    ///
+    /// Listening fails for more than `0o777`, and for an abstract name, which has no permissions:
+    /// [`Handle::peer_credentials`](crate::Handle::peer_credentials) tells who connected.
+    #[must_use]
+    pub fn permissions(mut self, mode: u32) -> Options {
+        self.permissions = Some(mode);
         self
     }
 
