@@ -25,6 +25,10 @@ const SHOWN: usize = 80;
 /// | `ws` | `ws://host[:port][/path[?query]]` | one sent message |
 /// | `tls`, `tls+msg`, `wss` | as `tcp`, `tcp+msg` and `ws`, over TLS: needs the feature `tls` | as with those |
 ///
+/// An abstract name (`unix://@name`) is a UNIX socket without a file. It exists while somebody
+/// listens there, and only Linux has such names. Every user of the same network namespace can
+/// connect: [`Handle::peer_credentials`](crate::Handle::peer_credentials) tells who did.
+///
 /// Any other scheme is for a custom [`Transport`](crate::Transport).
 ///
 /// The file of a UNIX socket is removed when its listener closes or the node is dropped; for signals

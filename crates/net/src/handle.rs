@@ -18,9 +18,12 @@ use crate::lifecycle::Stage;
 use crate::limits::Limits;
 use crate::lookup::{name, numeric, resolve};
 use crate::shared::{BoundListener, Command, Resource, Shared, lock};
+use crate::signals::Timer;
 use crate::slab::Key;
 use crate::trace;
-use crate::transport::{Listening, Options};
+#[cfg(feature = "tls")]
+use crate::transport::TlsInfo;
+use crate::transport::{Listening, Options, PeerCredentials};
 use crate::upgrade::UpgradeRules;
 use crate::{Address, AddressError};
 
@@ -48,6 +51,10 @@ pub enum Error {
     /// The node has reached [`Limits::connections`].
     #[error("the limit of {0} connections is reached: Limits::connections")]
     TooMany(usize),
+    /// The endpoint is no TLS listener of this node, or it was closed.
+    #[cfg(feature = "tls")]
+    #[error("the endpoint is no TLS listener of this node, or it was closed")]
+    NoTlsListener,
     /// The operating system reported an error.
     #[error("{doing} {address}: {source}")]
     Io {
@@ -341,10 +348,46 @@ impl<S> Handle<S> {
         }
     }
 
+    /// Returns which process is at the other end of a UNIX socket. `None` for any other connection,
+    /// and once the connection has ended.
+    pub fn peer_credentials(&self, endpoint: Endpoint) -> Option<PeerCredentials> {
+        self.shared.connection(endpoint.key)?.link.peer_credentials()
+    }
+
     /// Returns the subprotocol that both sides of an open WebSocket agreed upon, if any:
     /// [`Options::subprotocols`].
     pub fn subprotocol(&self, endpoint: Endpoint) -> Option<String> {
         self.shared.connection(endpoint.key)?.subprotocol()
+    }
+
+    /// Returns what the TLS handshake of a connection agreed upon: the peer's certificates, the
+    /// application protocol, the name that the client asked for.
+    ///
+    /// `None` for a connection without TLS, before [`Event::Connected`](crate::Event::Connected) or
+    /// [`Event::Accepted`](crate::Event::Accepted), and once the connection has ended: keep what
+    /// [`Event::Closed`](crate::Event::Closed) is to report.
+    #[cfg(feature = "tls")]
+    pub fn tls(&self, endpoint: Endpoint) -> Option<TlsInfo> {
+        self.shared.connection(endpoint.key)?.link.tls()
+    }
+
+    /// Replaces the configuration of a TLS listener, for example when its certificate is renewed.
+    ///
+    /// Connections that are accepted from now on use the new one. Others continue undisturbed,
+    /// also those whose handshake is not over. Clients cannot resume sessions of the old
+    /// configuration, so they see the new certificate, unless both share a `session_storage` or a
+    /// `ticketer`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoTlsListener`].
+    #[cfg(feature = "tls")]
+    pub fn set_tls_server(&self, listener: Endpoint, config: Arc<rustls::ServerConfig>) -> Result<(), Error> {
+        let set = self.shared.resource(listener.key, |resource| match resource {
+            Resource::Listener(bound) => bound.listener.set_tls_server(config).then_some(()),
+            Resource::Stream(_) | Resource::Datagrams(_) => None,
+        });
+        set.ok_or(Error::NoTlsListener)
     }
 
     /// Returns all endpoints that exist now, with their kinds and addresses, in no particular order.
@@ -431,10 +474,20 @@ impl<S> Handle<S> {
     }
 
     /// As [`Handle::signal`], but after a delay: never early, and signals arrive in the order of their
-    /// times.
-    pub fn signal_after(&self, delay: Duration, signal: S) {
-        lock(&self.shared.signals).push_timed(delay, signal);
+    /// times. The returned [`Timer`] can cancel it; dropping it has no effect.
+    pub fn signal_after(&self, delay: Duration, signal: S) -> Timer {
+        let timer = lock(&self.shared.signals).push_timed(delay, signal);
         self.shared.wake();
+        timer
+    }
+
+    /// Cancels a signal of [`Handle::signal_after`] and returns it. It never arrives then, even if
+    /// its delay has passed and it waits behind other events.
+    ///
+    /// `None` if its delivery has begun, if it was cancelled before, or if it is another node's.
+    /// The cost grows with the logarithm of the number of delayed signals.
+    pub fn cancel_signal(&self, timer: Timer) -> Option<S> {
+        lock(&self.shared.signals).take_timed(timer)
     }
 
     /// Ends the node in order. Returns at once: the node's thread does the work while it runs.

@@ -271,5 +271,14 @@ pub use limits::Limits;
 pub use node::AsyncNode;
 pub use node::Node;
 pub use reconnect::Reconnect;
-pub use transport::{Datagrams, Link, Listener, Listening, Opened, Options, Received, Transport, WriteInterest};
+/// The TLS library of the feature `tls`, whose configurations [`Options::tls_client`] and
+/// [`Options::tls_server`] take.
+#[cfg(feature = "tls")]
+pub use rustls;
+pub use signals::Timer;
+#[cfg(feature = "tls")]
+pub use transport::TlsInfo;
+pub use transport::{
+    Datagrams, Link, Listener, Listening, Opened, Options, PeerCredentials, Received, Transport, WriteInterest,
+};
 pub use upgrade::{HandshakeError, Headers, UpgradeHook, UpgradeRequest, UpgradeResponse};

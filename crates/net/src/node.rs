@@ -39,6 +39,7 @@ use crate::incoming::{Incoming, MessageLocation, SHARED, Window, after};
 use crate::limits::Limits;
 use crate::run::Run;
 use crate::shared::{BoundListener, Command, PendingPeer, Shared, lock};
+use crate::signals::Timer;
 use crate::slab::Key;
 use crate::slice::TimeSlice;
 use crate::transport::{Inproc, Tcp, Transport, Udp, Unix};
@@ -100,6 +101,9 @@ pub struct Node<S = ()> {
     later: VecDeque<usize>,
     /// Events that are ready to be delivered.
     outbox: VecDeque<Event<'static, S>>,
+    /// Delayed signals whose time has come. They are delivered behind `outbox`, unless they are
+    /// cancelled before.
+    due_signals: VecDeque<Timer>,
     deadlines: BinaryHeap<Reverse<(Instant, Key)>>,
     clock: Instant,
     /// When epoll was polled last.
@@ -210,6 +214,7 @@ impl<S> Node<S> {
             now: VecDeque::new(),
             later: VecDeque::new(),
             outbox: VecDeque::new(),
+            due_signals: VecDeque::new(),
             deadlines: BinaryHeap::new(),
             clock: Instant::now(),
             looked: Instant::now(),
@@ -268,7 +273,8 @@ impl<S> Node<S> {
     /// readiness and deadlines.
     fn turn(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.signals();
-        let busy = !self.now.is_empty() || !self.later.is_empty() || !self.outbox.is_empty();
+        let has_events = !self.outbox.is_empty() || !self.due_signals.is_empty();
+        let busy = has_events || !self.now.is_empty() || !self.later.is_empty();
         if busy {
             self.look()?;
         } else if !self.try_last()? {
@@ -345,7 +351,7 @@ impl<S> Node<S> {
             || !signals.usual.is_empty()
             || !lock(&shared.commands).is_empty()
             || shared.stopped.load(Ordering::SeqCst);
-        let timed = signals.timed.peek().map(|timed| timed.at);
+        let timed = signals.next_due();
         drop(signals);
         if asked {
             return Some(self.clock);
@@ -353,19 +359,29 @@ impl<S> Node<S> {
         due.into_iter().chain(timed).chain(self.shutdown_at).min()
     }
 
-    /// Moves signals whose time has come to the outbox.
+    /// Moves signals to the outbox, and notes the delayed ones whose time has come.
     fn signals(&mut self) {
         let mut signals = lock(&self.shared.signals);
         let mut urgent: Vec<_> = signals.urgent.drain(..).collect();
         self.outbox.extend(signals.usual.drain(..).map(Event::Signal));
-        while signals.timed.peek().is_some_and(|timed| timed.at <= self.clock) {
-            let timed = signals.timed.pop().expect("it was looked at");
-            self.outbox.push_back(Event::Signal(timed.signal));
-        }
+        // Every turn begins without any, because they are delivered before the next one.
+        self.due_signals.extend(signals.due(self.clock));
         drop(signals);
         while let Some(signal) = urgent.pop() {
             self.outbox.push_front(Event::Signal(signal));
         }
+    }
+
+    /// Takes the next delayed signal that is due and was not cancelled.
+    #[inline]
+    pub(super) fn take_due_signal(&mut self) -> Option<S> {
+        while let Some(timer) = self.due_signals.pop_front() {
+            let signal = lock(&self.shared.signals).take_timed(timer);
+            if signal.is_some() {
+                return signal;
+            }
+        }
+        None
     }
 
     /// Whether an endpoint is to be closed before anything more is delivered.

@@ -201,6 +201,9 @@ impl<S> Node<S> {
             if let Some(event) = self.outbox.pop_front() {
                 return Some(Next::Event(event));
             }
+            if let Some(signal) = self.take_due_signal() {
+                return Some(Next::Event(Event::Signal(signal)));
+            }
             if let Some((index, window)) = self.current.take() {
                 let Some(window) = (if self.slice.is_over() { self.end_slice(index, window) } else { Some(window) })
                 else {

@@ -13,20 +13,26 @@ use crate::Address;
 use crate::reconnect::Reconnect;
 use crate::upgrade::{Headers, UpgradeHook, UpgradeRequest, UpgradeResponse};
 
+mod credentials;
 mod inproc;
 mod pending;
 mod socket;
 mod tcp;
 #[cfg(feature = "tls")]
 mod tls;
+#[cfg(feature = "tls")]
+mod tls_info;
 mod udp;
 mod unix;
 
+pub use self::credentials::PeerCredentials;
 pub(crate) use self::inproc::Inproc;
 pub(crate) use self::pending::{Found, Pending, PendingDatagrams};
 pub(crate) use self::tcp::Tcp;
 #[cfg(feature = "tls")]
 pub(crate) use self::tls::Tls;
+#[cfg(feature = "tls")]
+pub use self::tls_info::TlsInfo;
 pub(crate) use self::udp::Udp;
 pub(crate) use self::unix::Unix;
 
@@ -150,6 +156,17 @@ pub trait Link: Send + Sync {
     fn local(&self) -> Option<Address> {
         None
     }
+
+    /// The process at the other end, for links of UNIX sockets.
+    fn peer_credentials(&self) -> Option<PeerCredentials> {
+        None
+    }
+
+    /// What the TLS handshake agreed upon, for links that have one, once it is over.
+    #[cfg(feature = "tls")]
+    fn tls(&self) -> Option<TlsInfo> {
+        None
+    }
 }
 
 /// When epoll reports that a [`Link`] is writable.
@@ -183,6 +200,13 @@ pub trait Listener: Send + Sync {
 
     /// The local address, with the port that the system chose.
     fn local(&self) -> Option<Address>;
+
+    /// Uses another TLS configuration for connections that are accepted from now on. Returns
+    /// whether the listener has one.
+    #[cfg(feature = "tls")]
+    fn set_tls_server(&self, _: std::sync::Arc<rustls::ServerConfig>) -> bool {
+        false
+    }
 
     /// Stops listening and removes what it created, such as a socket's file.
     fn close(&self) {}
@@ -304,6 +328,10 @@ pub struct Options {
     pub buffer: Option<usize>,
     /// As set by [`Options::backlog`].
     pub backlog: u32,
+    /// As set by [`Options::reuse_port`].
+    pub reuse_port: bool,
+    /// As set by [`Options::permissions`].
+    pub permissions: Option<u32>,
     /// As set by [`Options::broadcast`].
     pub broadcast: bool,
     /// As set by [`Options::interface`].
@@ -339,6 +367,8 @@ impl Default for Options {
             records: None,
             buffer: None,
             backlog: 4096,
+            reuse_port: false,
+            permissions: None,
             broadcast: false,
             interface: None,
             half_open: false,
@@ -409,6 +439,33 @@ impl Options {
     #[must_use]
     pub fn backlog(mut self, connections: u32) -> Options {
         self.backlog = connections;
+        self
+    }
+
+    /// Whether several TCP listeners or UDP sockets, also of several processes of one user, may
+    /// listen at one address (`SO_REUSEPORT`). Each of them has to set it. Default: false.
+    ///
+    /// Linux spreads connections, and datagrams, over them by a hash of the two addresses. So a
+    /// server with a node per core listens once per node: `examples/all_cores.rs`. The datagrams of
+    /// one peer go to the same socket as long as no socket is added or closed. Connections that
+    /// wait in the backlog of a listener end when it is closed.
+    #[must_use]
+    pub fn reuse_port(mut self, on: bool) -> Options {
+        self.reuse_port = on;
+        self
+    }
+
+    /// Sets the permissions of the file of a listening UNIX socket, such as `0o660`: who may write
+    /// to the file may connect. Default: `0o777` without the bits of the process's umask.
+    ///
+    /// They are set before anybody can connect, and the file never has more. The umask does not
+    /// matter. To let a group connect, also set the group of the folder, with its set-group-ID bit.
+    ///
+    /// Listening fails for more than `0o777`, and for an abstract name, which has no permissions:
+    /// [`Handle::peer_credentials`](crate::Handle::peer_credentials) tells who connected.
+    #[must_use]
+    pub fn permissions(mut self, mode: u32) -> Options {
+        self.permissions = Some(mode);
         self
     }
 
@@ -530,8 +587,17 @@ impl Options {
         self
     }
 
-    /// Sets the configuration of a TLS client: trusted roots and client certificate. Default: the
-    /// system's trusted roots.
+    /// Sets the configuration of a TLS client: trusted roots, client certificate, ALPN protocols.
+    /// Default: the system's trusted roots, without a client certificate.
+    ///
+    /// Connections with the same `Arc` resume each other's sessions, which saves certificates and
+    /// signatures: this includes each reconnect of [`Options::reconnect`], and all connections with
+    /// the default. The server sends tickets for that behind its handshake. A client that closes
+    /// before it has read anything has none. `ClientConfig::resumption` switches it off.
+    ///
+    /// With TLS 1.3 a client is open before the server has checked its certificate. If the server
+    /// refuses it, [`Event::Connected`](crate::Event::Connected) comes first, then
+    /// [`Event::Closed`](crate::Event::Closed) with the server's alert.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls_client(mut self, config: std::sync::Arc<rustls::ClientConfig>) -> Options {
@@ -539,7 +605,12 @@ impl Options {
         self
     }
 
-    /// Sets the configuration of a TLS listener: its certificate. Required for listening with TLS.
+    /// Sets the configuration of a TLS listener: its certificate, whether clients need one, ALPN
+    /// protocols. Required for listening with TLS.
+    ///
+    /// [`Handle::set_tls_server`](crate::Handle::set_tls_server) replaces it while the listener
+    /// runs. `ServerConfig` keeps the last 256 sessions for clients that resume one. Several
+    /// processes or nodes behind one address share sessions by a common `ServerConfig::ticketer`.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls_server(mut self, config: std::sync::Arc<rustls::ServerConfig>) -> Options {
