@@ -12,6 +12,7 @@ use crate::event::{Endpoint, Outcome};
 use crate::frames::Frames;
 use crate::handle::Handle;
 use crate::shared::{Command, Shared};
+use crate::trace;
 
 /// The length in bytes from which a message is not copied into a batch.
 const UNCOPIED: usize = 16 << 10;
@@ -160,28 +161,32 @@ impl<S> Batch<S> {
                 if self.may_be_queued { Outcome::Queued } else { Outcome::Sent }
             }
             _ if self.is_empty() => Outcome::Sent,
-            Some(Route::Stream(connection)) => match connection.send_frames(self.frames.bytes()) {
-                Ok(Some(Outcome::Closed)) => {
-                    // Nothing more will be sent there: release the connection.
-                    self.route = None;
-                    self.frames.end();
-                    Outcome::Closed
-                }
-                Ok(Some(outcome)) => {
-                    if outcome.is_accepted() {
-                        self.frames.clear();
-                    }
-                    outcome
-                }
-                Ok(None) => {
-                    self.route = self.shared.route(self.to.key);
-                    if self.route.is_none() {
+            Some(Route::Stream(connection)) => {
+                match connection.send_frames(self.frames.bytes(), self.frames.messages()) {
+                    Ok(Some(Outcome::Closed)) => {
+                        // Nothing more will be sent there: release the connection.
+                        self.route = None;
                         self.frames.end();
+                        Outcome::Closed
                     }
-                    self.flush()
+                    Ok(Some(outcome)) => {
+                        if outcome.is_accepted() {
+                            self.frames.clear();
+                        } else if outcome == Outcome::Full {
+                            trace::full(self.to, connection);
+                        }
+                        outcome
+                    }
+                    Ok(None) => {
+                        self.route = self.shared.route(self.to.key);
+                        if self.route.is_none() {
+                            self.frames.end();
+                        }
+                        self.flush()
+                    }
+                    Err(error) => self.fail(error),
                 }
-                Err(error) => self.fail(error),
-            },
+            }
             Some(Route::Datagrams(socket)) => {
                 let lengths = self.frames.lengths().unwrap_or_default();
                 let (sent, bytes, outcome) = socket.send_many(self.frames.bytes(), lengths, self.to.remote);

@@ -6,13 +6,17 @@ use std::net::SocketAddr;
 use std::ops::Deref;
 use std::time::Duration;
 
+use crate::Address;
 use crate::codec::websocket::Close;
 use crate::codec::{Kind, Violation};
 use crate::slab::Key;
 
 /// Identifies a connection, a listener, a datagram socket, or one peer of a shared datagram socket.
 /// Identifiers are not reused, and those of two nodes differ.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+///
+/// It prints as the number of its node, its place there, and how many had that place before:
+/// `0:3.1`. A peer of a shared socket follows in brackets: `0:3.1[192.0.2.1:4000]`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Endpoint {
     pub(crate) key: Key,
     /// The peer, if several peers share the socket.
@@ -31,12 +35,30 @@ impl Endpoint {
     }
 }
 
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.remote {
+            Some(remote) => write!(f, "{}[{remote}]", self.key),
+            None => write!(f, "{}", self.key),
+        }
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Endpoint({self})")
+    }
+}
+
 /// Something that happened at an endpoint.
 ///
 /// The order at one connection is: first `Connected` or `Accepted`, then any number of `Message`
 /// (in the order they were sent) and `Drained`, and finally one `Closed`. With
 /// [half-open](crate::Options::half_open) connections, one `Finished` may come before `Closed`; no
 /// `Message` follows it. A connection that could not be opened has `Closed` alone.
+///
+/// A peer whose connection ends before a listener has accepted it, as by a failed handshake, has
+/// `AcceptFailed` alone.
 ///
 /// A connection with [`Options::reconnect`](crate::Options::reconnect) starts over after each
 /// `Lost`, and has one `Closed` at the very end.
@@ -58,6 +80,10 @@ pub enum Event<'a, S> {
         /// The listener that accepted it.
         listener: Endpoint,
     },
+    /// A peer connected to a listener, and the connection ended before it was open: its handshake was
+    /// refused, invalid or too slow. Reported as soon as that is known. No other event has this
+    /// endpoint.
+    AcceptFailed(Box<AcceptFailure>),
     /// A message arrived. Without message framing, this is whatever one read returned.
     Message(Endpoint, Message<'a>),
     /// Everything queued at a connection has been passed to the kernel, after a send returned
@@ -95,6 +121,30 @@ pub enum Event<'a, S> {
     /// A value passed to [`Handle::signal`](crate::Handle::signal), `signal_first` or
     /// `signal_after`.
     Signal(S),
+}
+
+/// Which connection a listener could not accept, and why.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct AcceptFailure {
+    /// The connection.
+    pub endpoint: Endpoint,
+    /// The listener. [`Handle::local_address`](crate::Handle::local_address) returns its address.
+    pub listener: Endpoint,
+    /// The peer's address in terms of the underlying transport, if it has one: to log it, or to refuse
+    /// it in future.
+    pub peer: Option<Address>,
+    /// Why the connection ended.
+    pub reason: Reason,
+}
+
+impl fmt::Display for AcceptFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.peer {
+            Some(peer) => write!(f, "{peer} was not accepted: {}", self.reason),
+            None => write!(f, "a peer without an address was not accepted: {}", self.reason),
+        }
+    }
 }
 
 /// A received message, borrowed from the node until the next event. It dereferences to `[u8]`.
@@ -228,7 +278,7 @@ pub enum Late {
     /// A message was not complete within [`Limits::message_timeout`](crate::Limits).
     #[error("a message was not complete in time")]
     Message,
-    /// Nothing arrived for [`Limits::idle`](crate::Limits).
+    /// Nothing was received or written for [`Limits::idle`](crate::Limits).
     #[error("idle for too long")]
     Idle,
 }

@@ -11,22 +11,28 @@ use std::time::Duration;
 
 use crate::Address;
 use crate::reconnect::Reconnect;
-use crate::upgrade::Headers;
+use crate::upgrade::{Headers, UpgradeHook, UpgradeRequest, UpgradeResponse};
 
+mod credentials;
 mod inproc;
 mod pending;
 mod socket;
 mod tcp;
 #[cfg(feature = "tls")]
 mod tls;
+#[cfg(feature = "tls")]
+mod tls_info;
 mod udp;
 mod unix;
 
+pub use self::credentials::PeerCredentials;
 pub(crate) use self::inproc::Inproc;
 pub(crate) use self::pending::{Found, Pending, PendingDatagrams};
 pub(crate) use self::tcp::Tcp;
 #[cfg(feature = "tls")]
 pub(crate) use self::tls::Tls;
+#[cfg(feature = "tls")]
+pub use self::tls_info::TlsInfo;
 pub(crate) use self::udp::Udp;
 pub(crate) use self::unix::Unix;
 
@@ -150,6 +156,17 @@ pub trait Link: Send + Sync {
     fn local(&self) -> Option<Address> {
         None
     }
+
+    /// The process at the other end, for links of UNIX sockets.
+    fn peer_credentials(&self) -> Option<PeerCredentials> {
+        None
+    }
+
+    /// What the TLS handshake agreed upon, for links that have one, once it is over.
+    #[cfg(feature = "tls")]
+    fn tls(&self) -> Option<TlsInfo> {
+        None
+    }
 }
 
 /// When epoll reports that a [`Link`] is writable.
@@ -183,6 +200,13 @@ pub trait Listener: Send + Sync {
 
     /// The local address, with the port that the system chose.
     fn local(&self) -> Option<Address>;
+
+    /// Uses another TLS configuration for connections that are accepted from now on. Returns
+    /// whether the listener has one.
+    #[cfg(feature = "tls")]
+    fn set_tls_server(&self, _: std::sync::Arc<rustls::ServerConfig>) -> bool {
+        false
+    }
 
     /// Stops listening and removes what it created, such as a socket's file.
     fn close(&self) {}
@@ -304,6 +328,10 @@ pub struct Options {
     pub buffer: Option<usize>,
     /// As set by [`Options::backlog`].
     pub backlog: u32,
+    /// As set by [`Options::reuse_port`].
+    pub reuse_port: bool,
+    /// As set by [`Options::permissions`].
+    pub permissions: Option<u32>,
     /// As set by [`Options::broadcast`].
     pub broadcast: bool,
     /// As set by [`Options::interface`].
@@ -316,6 +344,8 @@ pub struct Options {
     pub subprotocols: Vec<String>,
     /// As added by [`Options::header`].
     pub headers: Headers,
+    /// As set by [`Options::on_upgrade`].
+    pub on_upgrade: Option<UpgradeHook>,
     /// As set by [`Options::host`]. If it is unset, the node sets it when it connects: to the host
     /// of the address as written, before name resolution.
     pub host: Option<String>,
@@ -337,12 +367,15 @@ impl Default for Options {
             records: None,
             buffer: None,
             backlog: 4096,
+            reuse_port: false,
+            permissions: None,
             broadcast: false,
             interface: None,
             half_open: false,
             reconnect: None,
             subprotocols: Vec::new(),
             headers: Headers::default(),
+            on_upgrade: None,
             host: None,
             #[cfg(feature = "tls")]
             tls_client: None,
@@ -406,6 +439,33 @@ impl Options {
     #[must_use]
     pub fn backlog(mut self, connections: u32) -> Options {
         self.backlog = connections;
+        self
+    }
+
+    /// Whether several TCP listeners or UDP sockets, also of several processes of one user, may
+    /// listen at one address (`SO_REUSEPORT`). Each of them has to set it. Default: false.
+    ///
+    /// Linux spreads connections, and datagrams, over them by a hash of the two addresses. So a
+    /// server with a node per core listens once per node: `examples/all_cores.rs`. The datagrams of
+    /// one peer go to the same socket as long as no socket is added or closed. Connections that
+    /// wait in the backlog of a listener end when it is closed.
+    #[must_use]
+    pub fn reuse_port(mut self, on: bool) -> Options {
+        self.reuse_port = on;
+        self
+    }
+
+    /// Sets the permissions of the file of a listening UNIX socket, such as `0o660`: who may write
+    /// to the file may connect. Default: `0o777` without the bits of the process's umask.
+    ///
+    /// They are set before anybody can connect, and the file never has more. The umask does not
+    /// matter. To let a group connect, also set the group of the folder, with its set-group-ID bit.
+    ///
+    /// Listening fails for more than `0o777`, and for an abstract name, which has no permissions:
+    /// [`Handle::peer_credentials`](crate::Handle::peer_credentials) tells who connected.
+    #[must_use]
+    pub fn permissions(mut self, mode: u32) -> Options {
+        self.permissions = Some(mode);
         self
     }
 
@@ -488,6 +548,38 @@ impl Options {
         self
     }
 
+    /// Sets a function that accepts or rejects each WebSocket of a listener, by its request. Without it
+    /// every valid request is accepted.
+    ///
+    /// The node calls it in its own thread, so it must not block. If it panics, so does the call that
+    /// runs the node. [`Event::AcceptFailed`](crate::Event::AcceptFailed) reports what it rejects. If
+    /// its response is invalid, the client gets status 500.
+    ///
+    /// ```
+    /// use estafette_net::{Options, UpgradeResponse};
+    ///
+    /// let options = Options::default().subprotocols(["chat.v1"]).on_upgrade(|request| {
+    ///     if request.path() != "/chat" {
+    ///         return UpgradeResponse::reject(404, "only /chat is here");
+    ///     }
+    ///     if request.origin().is_some_and(|origin| origin != "https://example.org") {
+    ///         return UpgradeResponse::reject(403, "pages of another site may not connect");
+    ///     }
+    ///     match request.header("Authorization") {
+    ///         Some("Bearer secret") => UpgradeResponse::accept().header("Set-Cookie", "seen=1"),
+    ///         _ => UpgradeResponse::reject(401, "a token is needed").header("WWW-Authenticate", "Bearer"),
+    ///     }
+    /// });
+    /// ```
+    #[must_use]
+    pub fn on_upgrade(
+        mut self,
+        decide: impl Fn(&UpgradeRequest<'_>) -> UpgradeResponse + Send + Sync + 'static,
+    ) -> Options {
+        self.on_upgrade = Some(UpgradeHook::new(decide));
+        self
+    }
+
     /// Sets the name that a TLS peer has to prove, if it differs from the host of the address.
     #[must_use]
     pub fn host(mut self, name: impl Into<String>) -> Options {
@@ -495,8 +587,17 @@ impl Options {
         self
     }
 
-    /// Sets the configuration of a TLS client: trusted roots and client certificate. Default: the
-    /// system's trusted roots.
+    /// Sets the configuration of a TLS client: trusted roots, client certificate, ALPN protocols.
+    /// Default: the system's trusted roots, without a client certificate.
+    ///
+    /// Connections with the same `Arc` resume each other's sessions, which saves certificates and
+    /// signatures: this includes each reconnect of [`Options::reconnect`], and all connections with
+    /// the default. The server sends tickets for that behind its handshake. A client that closes
+    /// before it has read anything has none. `ClientConfig::resumption` switches it off.
+    ///
+    /// With TLS 1.3 a client is open before the server has checked its certificate. If the server
+    /// refuses it, [`Event::Connected`](crate::Event::Connected) comes first, then
+    /// [`Event::Closed`](crate::Event::Closed) with the server's alert.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls_client(mut self, config: std::sync::Arc<rustls::ClientConfig>) -> Options {
@@ -504,7 +605,12 @@ impl Options {
         self
     }
 
-    /// Sets the configuration of a TLS listener: its certificate. Required for listening with TLS.
+    /// Sets the configuration of a TLS listener: its certificate, whether clients need one, ALPN
+    /// protocols. Required for listening with TLS.
+    ///
+    /// [`Handle::set_tls_server`](crate::Handle::set_tls_server) replaces it while the listener
+    /// runs. `ServerConfig` keeps the last 256 sessions for clients that resume one. Several
+    /// processes or nodes behind one address share sessions by a common `ServerConfig::ticketer`.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls_server(mut self, config: std::sync::Arc<rustls::ServerConfig>) -> Options {

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, accept_with, recv, send, sendmsg};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::{Link, Options, WriteInterest};
+use super::{Link, Options, PeerCredentials, WriteInterest};
 use crate::Address;
 use crate::address::literal;
 
@@ -127,6 +127,10 @@ impl Link for SocketLink {
 
     fn local(&self) -> Option<Address> {
         self.named(socket2::SockRef::from(&self.socket).local_addr())
+    }
+
+    fn peer_credentials(&self) -> Option<PeerCredentials> {
+        if self.scheme == super::unix::SCHEME { PeerCredentials::of(&self.socket) } else { None }
     }
 }
 

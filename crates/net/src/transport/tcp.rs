@@ -37,6 +37,9 @@ impl Transport for Tcp {
         let socket = socket(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP), options)?;
         // A restarted server can listen at once, while old connections are in `TIME_WAIT`.
         socket.set_reuse_address(true)?;
+        if options.reuse_port {
+            socket.set_reuse_port(true)?;
+        }
         // Accepted sockets inherit these options, which saves a system call for each.
         tune(&socket, options)?;
         socket.bind(&at.into())?;

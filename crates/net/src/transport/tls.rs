@@ -6,12 +6,12 @@
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection};
 
-use super::{Link, Listener, Listening, Opened, Options, Tcp, Transport};
+use super::{Link, Listener, Listening, Opened, Options, Tcp, TlsInfo, Transport};
 use crate::Address;
 
 /// How many bytes a session buffers when the socket is not writable.
@@ -32,9 +32,15 @@ impl Transport for Tls {
         };
         let host = options.host.as_deref().or(address.host()).unwrap_or_default();
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+        let asked_name = match &name {
+            ServerName::DnsName(name) => Some(name.as_ref().into()),
+            _ => None,
+        };
         let session = ClientConnection::new(config, name).map_err(io::Error::other)?;
         match Tcp.connect(address, options)? {
-            Opened::Stream(link) => Ok(Opened::Stream(Box::new(TlsLink::new(link, session.into())))),
+            Opened::Stream(link) => {
+                Ok(Opened::Stream(Box::new(TlsLink { asked_name, ..TlsLink::new(link, session.into()) })))
+            }
             Opened::Datagrams(_) => unreachable!("TCP is a stream"),
         }
     }
@@ -44,7 +50,9 @@ impl Transport for Tls {
             io::Error::new(ErrorKind::InvalidInput, "a TLS listener needs a certificate: Options::tls_server")
         })?;
         match Tcp.listen(address, options)? {
-            Listening::Streams(listener) => Ok(Listening::Streams(Box::new(TlsListener { listener, config }))),
+            Listening::Streams(listener) => {
+                Ok(Listening::Streams(Box::new(TlsListener { listener, config: RwLock::new(config) })))
+            }
             Listening::Datagrams(_) => unreachable!("TCP is a stream"),
         }
     }
@@ -75,7 +83,8 @@ fn trusting_the_system() -> io::Result<Arc<ClientConfig>> {
 
 struct TlsListener {
     listener: Box<dyn Listener>,
-    config: Arc<ServerConfig>,
+    /// For connections that are accepted from now on.
+    config: RwLock<Arc<ServerConfig>>,
 }
 
 impl Listener for TlsListener {
@@ -85,12 +94,18 @@ impl Listener for TlsListener {
 
     fn accept(&self) -> io::Result<Box<dyn Link>> {
         let link = self.listener.accept()?;
-        let session = ServerConnection::new(self.config.clone()).map_err(io::Error::other)?;
+        let config = self.config.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let session = ServerConnection::new(config).map_err(io::Error::other)?;
         Ok(Box::new(TlsLink::new(link, session.into())))
     }
 
     fn local(&self) -> Option<Address> {
         as_tls(self.listener.local())
+    }
+
+    fn set_tls_server(&self, config: Arc<ServerConfig>) -> bool {
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
+        true
     }
 }
 
@@ -100,6 +115,8 @@ fn as_tls(address: Option<Address>) -> Option<Address> {
 
 struct TlsLink {
     link: Box<dyn Link>,
+    /// The host name that a client asked for.
+    asked_name: Option<Box<str>>,
     session: Mutex<Connection>,
     /// The close alert is among the data to be written.
     finished: AtomicBool,
@@ -131,7 +148,7 @@ impl Write for Wire<'_> {
 impl TlsLink {
     fn new(link: Box<dyn Link>, mut session: Connection) -> TlsLink {
         session.set_buffer_limit(Some(WRITE_BUFFER));
-        TlsLink { link, session: Mutex::new(session), finished: AtomicBool::new(false) }
+        TlsLink { link, asked_name: None, session: Mutex::new(session), finished: AtomicBool::new(false) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Connection> {
@@ -273,5 +290,9 @@ impl Link for TlsLink {
 
     fn local(&self) -> Option<Address> {
         as_tls(self.link.local())
+    }
+
+    fn tls(&self) -> Option<TlsInfo> {
+        TlsInfo::of(&self.lock(), self.asked_name.as_deref())
     }
 }

@@ -55,6 +55,9 @@ impl Transport for Udp {
             // Every process on this machine that joins the group receives its datagrams.
             socket.set_reuse_address(true)?;
         }
+        if options.reuse_port {
+            socket.set_reuse_port(true)?;
+        }
         socket.bind(&at.into())?;
         match at.ip() {
             IpAddr::V4(group) if group.is_multicast() => {

@@ -8,7 +8,7 @@ mod utf8;
 pub use self::close::{Close, CloseError};
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::handshake::Expected;
-pub(crate) use self::handshake::Opening;
+pub(crate) use self::handshake::{Awaited, Opening};
 pub(crate) use self::utf8::Utf8;
 
 use std::ops::Range;
