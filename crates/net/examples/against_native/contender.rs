@@ -44,7 +44,9 @@ impl Contender {
             let (start, slices) = channel();
             let (reporter, acknowledged) = (reporter.clone(), acknowledged.clone());
             starts.push(start);
-            threads.push(thread::spawn(move || {
+            // A profiler shows threads by their names.
+            let thread = thread::Builder::new().name(format!("{library:?} {}", task.name()));
+            threads.push(thread.spawn(move || {
                 let run = || -> Result<()> {
                     pin(core)?;
                     let worker = Worker { wire, task, acknowledged: &acknowledged, slices, reporter: &reporter };
@@ -53,7 +55,7 @@ impl Contender {
                 if let Err(error) = run() {
                     let _ = reporter.send(Err(error));
                 }
-            }));
+            })?);
         }
         Ok(Contender { starts, reports, threads })
     }

@@ -73,6 +73,17 @@ impl Task {
     }
 }
 
+impl Task {
+    /// A name of a few characters.
+    fn name(self) -> &'static str {
+        match self {
+            Task::Stream(_) => "stream",
+            Task::RoundTrip => "trip",
+            Task::OneThread => "one",
+        }
+    }
+}
+
 impl fmt::Display for Task {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
