@@ -5,11 +5,11 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use crate::connection::Connection;
-use crate::datagrams::Socket;
 use crate::event::{Endpoint, Outcome};
 use crate::frames::Frames;
+#[cfg(doc)]
 use crate::handle::Handle;
+use crate::route::Route;
 use crate::shared::{Command, Shared};
 use crate::trace;
 
@@ -51,25 +51,22 @@ pub struct Batch<S = ()> {
     frames: Frames,
 }
 
-/// How to send to an endpoint.
-pub(crate) enum Route {
-    Stream(Arc<Connection>),
-    Datagrams(Arc<Socket>),
-}
-
 impl<S> Batch<S> {
-    pub(crate) fn new(handle: &Handle<S>, to: Endpoint) -> Batch<S> {
-        let route = handle.shared.route(to.key);
+    pub(crate) fn new(shared: Arc<Shared<S>>, to: Endpoint) -> Batch<S> {
+        let route = shared.route(to.key);
         let frames = match &route {
             Some(Route::Stream(connection)) => connection.frames(),
             Some(Route::Datagrams(socket)) => Frames::datagrams(socket.most()),
             None => Frames::closed(),
         };
-        Batch { shared: handle.shared.clone(), to, route, frames }
+        Batch { shared, to, route, frames }
     }
 
     /// Adds a message. [`Outcome::Queued`]: it was accepted. [`Outcome::Full`]: the batch is full
     /// and could not be sent.
+    ///
+    /// Copies the message, and allocates while the batch grows. If the batch is full, this is a
+    /// [`Batch::flush`] first. It is lost if the batch is dropped before it could be sent.
     #[inline]
     pub fn push(&mut self, message: &[u8]) -> Outcome {
         self.push_with(message.len(), |place| place.copy_from_slice(message))
@@ -125,7 +122,8 @@ impl<S> Batch<S> {
         self.frames.is_empty()
     }
 
-    /// Sends what was collected.
+    /// Sends what was collected: one system call, or for datagrams of several lengths a few. Never
+    /// waits for the peer.
     ///
     /// On [`Outcome::Full`] it stays in the batch, and `Drained` reports when to try again.
     /// Datagrams that the kernel refuses are dropped; the result is that of the last refused one.
