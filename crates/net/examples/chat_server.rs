@@ -45,7 +45,7 @@ fn main() -> ExitCode {
 
 fn run() -> Result<(), Box<dyn Error>> {
     let mut server = Server::bind("127.0.0.1:0".parse()?)?;
-    println!("the page is at {}; the tokens are apple and pear", server.page);
+    println!("the page: {}  other clients: {}/rooms/NAME  tokens: apple, pear", server.page, server.sockets);
     let handle = server.handle();
     thread::spawn(move || {
         io::copy(&mut io::stdin(), &mut io::sink()).ok();
@@ -67,13 +67,13 @@ struct Guest {
 type Arriving = Arc<Mutex<HashMap<Endpoint, Guest>>>;
 
 /// The chat server, and the address of its page.
-pub struct Server {
+pub(crate) struct Server {
     node: Node<()>,
     arriving: Arriving,
     /// The URL of the page.
-    pub page: String,
+    pub(crate) page: String,
     /// The URL of the WebSockets, without a path.
-    pub sockets: String,
+    pub(crate) sockets: String,
 }
 
 impl Server {
@@ -82,7 +82,7 @@ impl Server {
     /// # Errors
     ///
     /// If the system refuses to listen there.
-    pub fn bind(address: SocketAddr) -> Result<Server, Box<dyn Error>> {
+    pub(crate) fn bind(address: SocketAddr) -> Result<Server, Box<dyn Error>> {
         let pages = TcpListener::bind((address.ip(), 0))?;
         let page = format!("http://{}/", pages.local_addr()?);
         let mut limits = Limits::default();
@@ -109,7 +109,7 @@ impl Server {
     }
 
     /// The handle of the node: to shut the server down.
-    pub fn handle(&self) -> Handle<()> {
+    pub(crate) fn handle(&self) -> Handle<()> {
         self.node.handle()
     }
 
@@ -118,7 +118,7 @@ impl Server {
     /// # Errors
     ///
     /// As [`Node::run`].
-    pub fn run(&mut self) -> io::Result<()> {
+    pub(crate) fn run(&mut self) -> io::Result<()> {
         let (handle, arriving) = (self.node.handle(), self.arriving.clone());
         let mut guests = EndpointMap::new();
         self.node.run(|event| match event {

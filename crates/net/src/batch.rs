@@ -6,11 +6,11 @@ use std::io;
 use std::sync::Arc;
 
 use crate::codec::Kind;
-use crate::connection::Connection;
-use crate::datagrams::Socket;
 use crate::event::{Endpoint, Outcome};
 use crate::frames::Frames;
+#[cfg(doc)]
 use crate::handle::Handle;
+use crate::route::Route;
 use crate::shared::{Command, Shared};
 use crate::trace;
 
@@ -58,21 +58,15 @@ pub struct Batch<S = ()> {
     may_be_queued: bool,
 }
 
-/// How to send to an endpoint.
-pub(crate) enum Route {
-    Stream(Arc<Connection>),
-    Datagrams(Arc<Socket>),
-}
-
 impl<S> Batch<S> {
-    pub(crate) fn new(handle: &Handle<S>, to: Endpoint) -> Batch<S> {
-        let route = handle.shared.route(to.key);
+    pub(crate) fn new(shared: Arc<Shared<S>>, to: Endpoint) -> Batch<S> {
+        let route = shared.route(to.key);
         let frames = match &route {
             Some(Route::Stream(connection)) => connection.frames(),
             Some(Route::Datagrams(socket)) => Frames::datagrams(socket.most()),
             None => Frames::closed(),
         };
-        Batch { shared: handle.shared.clone(), to, route, frames, may_be_queued: false }
+        Batch { shared, to, route, frames, may_be_queued: false }
     }
 
     /// Adds a message. [`Outcome::Queued`]: it was accepted. [`Outcome::Full`]: the batch is full
@@ -80,6 +74,9 @@ impl<S> Batch<S> {
     ///
     /// A message of 16 KiB or more is sent at once from the caller's memory, because copying it would
     /// take longer than a system call. The outcome is then that of [`Handle::send`].
+    ///
+    /// Any other message is copied, which allocates while the batch grows. If the batch is full, this is
+    /// a [`Batch::flush`] first. The message is lost if the batch is dropped before it could be sent.
     #[inline]
     pub fn push(&mut self, message: &[u8]) -> Outcome {
         if message.len() >= UNCOPIED {
@@ -150,7 +147,8 @@ impl<S> Batch<S> {
         self.frames.is_empty()
     }
 
-    /// Sends what was collected.
+    /// Sends what was collected: one system call, or for datagrams of several lengths a few. Never
+    /// waits for the peer.
     ///
     /// On [`Outcome::Full`] it stays in the batch, and `Drained` reports when to try again.
     /// Datagrams that the kernel refuses are dropped; the result is that of the last refused one.

@@ -1,7 +1,7 @@
 //! What the endpoints of a node are: [`Handle::endpoints`](crate::Handle::endpoints).
 
 use crate::Address;
-use crate::event::Endpoint;
+use crate::endpoint::Endpoint;
 
 /// An endpoint that existed when [`Handle::endpoints`](crate::Handle::endpoints) was called.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,17 +1,17 @@
 //! The handle: controls a node from any thread.
 
-use std::convert::Infallible;
 use std::fmt;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::Address;
 use crate::batch::Batch;
 use crate::codec::Kind;
 use crate::codec::websocket::{Close, CloseError};
 use crate::counters::Counters;
 use crate::endpoint_info::EndpointInfo;
+use crate::error::Error;
 use crate::event::{Endpoint, Outcome};
 use crate::lifecycle::Stage;
 #[cfg(doc)]
@@ -25,53 +25,6 @@ use crate::trace;
 use crate::transport::TlsInfo;
 use crate::transport::{Listening, Options, PeerCredentials};
 use crate::upgrade::UpgradeRules;
-use crate::{Address, AddressError};
-
-/// Why a connection, listener or socket could not be created.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// The address is invalid.
-    #[error(transparent)]
-    Address(#[from] AddressError),
-    /// No transport has this scheme.
-    #[error("no transport for the scheme of {address}; available: {known}")]
-    Scheme {
-        /// The requested address.
-        address: Address,
-        /// Every scheme that the node supports.
-        known: String,
-    },
-    /// The node was dropped.
-    #[error("the node is gone")]
-    Gone,
-    /// The node is shutting down, or has shut down: [`Handle::shutdown`].
-    #[error("the node is shutting down")]
-    ShuttingDown,
-    /// The node has reached [`Limits::connections`].
-    #[error("the limit of {0} connections is reached: Limits::connections")]
-    TooMany(usize),
-    /// The endpoint is no TLS listener of this node, or it was closed.
-    #[cfg(feature = "tls")]
-    #[error("the endpoint is no TLS listener of this node, or it was closed")]
-    NoTlsListener,
-    /// The operating system reported an error.
-    #[error("{doing} {address}: {source}")]
-    Io {
-        /// What was attempted.
-        doing: &'static str,
-        /// The address it was attempted at.
-        address: Address,
-        /// The error of the operating system.
-        source: io::Error,
-    },
-}
-
-impl From<Infallible> for Error {
-    fn from(never: Infallible) -> Error {
-        match never {}
-    }
-}
 
 /// Controls a node from any thread. Clones control the same node.
 ///
@@ -139,7 +92,7 @@ impl<S> Handle<S> {
                     listener,
                     scheme,
                     half_open: options.half_open,
-                    upgrades: Arc::new(UpgradeRules::new(options)),
+                    upgrades: Arc::new(UpgradeRules::new(&options.subprotocols, options.on_upgrade.as_ref())),
                     tally: Arc::default(),
                 });
                 let key = self.shared.insert(Resource::Listener(bound.clone()));
@@ -154,7 +107,7 @@ impl<S> Handle<S> {
             }
         };
         let endpoint = self.shared.unless_gone(key).map(Endpoint::new)?;
-        trace::listening(endpoint, &self.local_address(endpoint).unwrap_or(address));
+        trace::listening(endpoint, || self.local_address(endpoint).unwrap_or(address));
         Ok(endpoint)
     }
 
@@ -226,7 +179,7 @@ impl<S> Handle<S> {
     /// several times faster. The batch allocates up to 64 KiB when it is filled; keep it for further
     /// messages.
     pub fn batch(&self, to: Endpoint) -> Batch<S> {
-        Batch::new(self, to)
+        Batch::new(self.shared.clone(), to)
     }
 
     /// Closes a connection, a listener or a socket. Returns at once; from now on a send to it returns
@@ -544,6 +497,7 @@ pub(crate) fn usual_farewell() -> Close {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
     use std::sync::Mutex;
 
     use super::*;

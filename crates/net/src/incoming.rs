@@ -20,7 +20,7 @@ use crate::codec::{Decoder, Fault, Item, Kind};
 use crate::connection::Connection;
 use crate::event::{Late, Reason};
 use crate::limits::Limits;
-use crate::reconnect::ReconnectState;
+use crate::reconnecting::ReconnectState;
 use crate::shared::Origin;
 use crate::slab::Key;
 

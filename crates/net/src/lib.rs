@@ -140,12 +140,25 @@
 //!
 //! With the feature `tls`, `tls://`, `tls+msg://` and `wss://` encrypt by rustls. A client trusts the
 //! roots of the system, and needs no more than the address. A listener needs a certificate:
-//! `Options::tls_server`.
+//! `Options::tls_server`. rustls is re-exported; `examples/tls_echo.rs` makes a test certificate.
 //!
 #![cfg_attr(feature = "tls", doc = "```no_run")]
 #![cfg_attr(not(feature = "tls"), doc = "```ignore")]
-//! let node = estafette_net::Node::<()>::new()?;
-//! let server = node.handle().connect("wss://example.org/feed")?;
+//! use std::sync::Arc;
+//! use estafette_net::rustls::ServerConfig;
+//! use estafette_net::rustls::crypto::ring::default_provider;
+//! use estafette_net::rustls::pki_types::pem::PemObject;
+//! use estafette_net::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+//! use estafette_net::{Node, Options};
+//!
+//! let node = Node::<()>::new()?;
+//! let certificates = CertificateDer::pem_file_iter("certificate.pem")?.collect::<Result<_, _>>()?;
+//! let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+//!     .with_safe_default_protocol_versions()?
+//!     .with_no_client_auth()
+//!     .with_single_cert(certificates, PrivateKeyDer::from_pem_file("key.pem")?)?;
+//! node.handle().listen_with("wss://0.0.0.0:443", &Options::default().tls_server(Arc::new(config)))?;
+//! let client = node.handle().connect("wss://example.org/feed")?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -231,8 +244,10 @@ pub mod conformance;
 mod connection;
 mod counters;
 mod datagrams;
+mod endpoint;
 mod endpoint_info;
 mod endpoint_map;
+mod error;
 mod event;
 mod frames;
 #[cfg(any(test, fuzzing))]
@@ -243,10 +258,13 @@ mod incoming;
 mod lifecycle;
 mod limits;
 mod line;
+mod lock;
 mod lookup;
 mod node;
 mod queue;
 mod reconnect;
+mod reconnecting;
+mod route;
 mod run;
 mod scheme;
 mod shared;
@@ -262,10 +280,12 @@ pub use batch::Batch;
 pub use codec::websocket::{Close, CloseError};
 pub use codec::{Kind, Violation};
 pub use counters::Counters;
+pub use endpoint::Endpoint;
 pub use endpoint_info::{ConnectionState, EndpointInfo, EndpointKind};
 pub use endpoint_map::EndpointMap;
-pub use event::{AcceptFailure, Endpoint, Event, Late, Message, Outcome, Reason};
-pub use handle::{Error, Handle};
+pub use error::Error;
+pub use event::{AcceptFailure, Event, Late, Message, Outcome, Reason};
+pub use handle::Handle;
 pub use limits::Limits;
 #[cfg(feature = "tokio")]
 pub use node::AsyncNode;

@@ -6,8 +6,8 @@
 use std::mem;
 use std::ops::Range;
 
-use crate::codec::{length, websocket};
-use crate::event::Endpoint;
+use crate::codec::{Rule, length, websocket};
+use crate::endpoint::Endpoint;
 
 /// The rest of a run.
 #[derive(Debug)]
@@ -20,19 +20,6 @@ pub(crate) struct Run {
     delivered: u32,
     /// How many of these were counted: [`Run::take_uncounted`].
     counted: u32,
-}
-
-/// How the next message is found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rule {
-    /// Length-prefixed, at most this long.
-    Length { max_len: usize },
-    /// In an unfragmented WebSocket frame.
-    WebSocket { masked: bool, max_len: usize },
-    /// Records of equal length.
-    Records { length: usize },
-    /// Datagrams of equal length; the last may be shorter.
-    Equal { length: usize },
 }
 
 impl Run {

@@ -4,24 +4,25 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use crate::Address;
 use crate::asleep::Asleep;
 use crate::backend::{Registry, WritableSwitch};
-use crate::batch::Route;
 use crate::codec::websocket::{Awaited, Opening, Side};
 use crate::codec::{Decoder, Kind};
 use crate::connection::{AcceptedBy, BufferTotals, Connection};
 use crate::counters::{Counters, ListenerTally, Openings, Total};
 use crate::datagrams::Socket;
 use crate::endpoint_info::EndpointKind;
+use crate::error::Error;
 use crate::event::{Endpoint, Outcome};
-use crate::handle::Error;
 use crate::lifecycle::{Lifecycle, Stage};
 use crate::limits::Limits;
+pub(crate) use crate::lock::lock;
 use crate::lookup::{LookupOwner, Lookups, numeric};
+use crate::route::Route;
 use crate::scheme::Scheme;
 use crate::signals::Signals;
 use crate::slab::{Key, Slab};
@@ -196,20 +197,21 @@ pub(crate) struct Shared<S> {
     pub(crate) gone: AtomicBool,
 }
 
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic leaves the data behind these locks consistent.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl<S> Shared<S> {
     pub(crate) fn new(
         limits: Limits,
         registry: Arc<dyn Registry>,
         transports: HashMap<String, Arc<dyn Transport>>,
     ) -> Shared<S> {
-        let commands = Arc::default();
+        let commands = Arc::<Mutex<Vec<Command>>>::default();
+        let (results, waker) = (commands.clone(), registry.clone());
+        let report = move |key, waiting, found| {
+            lock(&results).push(Command::Found(key, waiting, found));
+            // Wakes the node whether it sleeps or not: a wait that begins later ends at once.
+            waker.wake();
+        };
         Shared {
-            lookups: Arc::new(Lookups::new(Arc::clone(&commands), registry.clone())),
+            lookups: Arc::new(Lookups::new(Box::new(report))),
             limits,
             transports: RwLock::new(transports),
             resources: RwLock::new(Slab::new()),

@@ -24,8 +24,10 @@ mod events {
     /// What all events have as their target, so that a filter names the crate.
     const TARGET: &str = "estafette_net";
 
-    pub(crate) fn listening(endpoint: Endpoint, address: &Address) {
-        info!(target: TARGET, ?endpoint, address = place(address), "listening");
+    pub(crate) fn listening(endpoint: Endpoint, address: impl FnOnce() -> Address) {
+        if enabled!(target: TARGET, Level::INFO) {
+            info!(target: TARGET, ?endpoint, address = place(&address()), "listening");
+        }
     }
 
     pub(crate) fn connecting(endpoint: Endpoint, address: &Address) {
@@ -105,7 +107,7 @@ mod nothing {
     use crate::connection::Connection;
     use crate::event::{Endpoint, Reason};
 
-    pub(crate) fn listening(_: Endpoint, _: &Address) {}
+    pub(crate) fn listening(_: Endpoint, _: impl FnOnce() -> Address) {}
     pub(crate) fn connecting(_: Endpoint, _: &Address) {}
     pub(crate) fn connected(_: Endpoint) {}
     pub(crate) fn accepted(_: Endpoint, _: Endpoint, _: &Connection) {}

@@ -5,7 +5,8 @@ use std::io;
 use std::sync::Arc;
 
 use crate::Address;
-use crate::event::Endpoint;
+use crate::endpoint::Endpoint;
+#[cfg(doc)]
 use crate::transport::Options;
 
 /// The headers of an HTTP request or response, in their order. Names are compared without regard to
@@ -230,29 +231,29 @@ pub(crate) struct UpgradeRules {
 }
 
 impl UpgradeRules {
-    pub(crate) fn new(options: &Options) -> UpgradeRules {
-        UpgradeRules { subprotocols: options.subprotocols.clone(), hook: options.on_upgrade.clone() }
+    pub(crate) fn new(subprotocols: &[String], hook: Option<&UpgradeHook>) -> UpgradeRules {
+        UpgradeRules { subprotocols: subprotocols.to_vec(), hook: hook.cloned() }
     }
 }
 
-/// Checks the options of a WebSocket.
+/// Checks what the options of a WebSocket have set.
 ///
 /// # Errors
 ///
 /// If a subprotocol or a header is invalid.
-pub(crate) fn check_options(options: &Options) -> io::Result<()> {
+pub(crate) fn check_options(subprotocols: &[String], headers: &Headers) -> io::Result<()> {
     let invalid = |what: String| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
-    for (i, name) in options.subprotocols.iter().enumerate() {
+    for (i, name) in subprotocols.iter().enumerate() {
         if !is_token(name) {
             return invalid(format!(
                 "the subprotocol {name:?} is not a token of HTTP: letters, digits and !#$%&'*+-.^_`|~"
             ));
         }
-        if options.subprotocols[..i].contains(name) {
+        if subprotocols[..i].contains(name) {
             return invalid(format!("the subprotocol {name:?} is listed twice"));
         }
     }
-    match options.headers.iter().find_map(|(name, value)| header_error(name, value)) {
+    match headers.iter().find_map(|(name, value)| header_error(name, value)) {
         Some(what) => invalid(what),
         None => Ok(()),
     }
@@ -284,7 +285,7 @@ pub(crate) fn is_token(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::transport::Options;
 
     #[test]
     fn the_values_of_headers_are_not_printed() {

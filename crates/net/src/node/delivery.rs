@@ -74,7 +74,8 @@ impl<S> Node<S> {
     }
 
     /// Returns the next event, or `None` if none arrives before the timeout. A timeout of `None`
-    /// waits without limit, until [`Handle::stop`].
+    /// waits without limit, until [`Handle::stop`]. Nothing is lost if the event is dropped early,
+    /// except its own message.
     ///
     /// # Errors
     ///

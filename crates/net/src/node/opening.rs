@@ -12,7 +12,7 @@ use crate::codec::Decoder;
 use crate::connection::Flushed;
 use crate::event::{Endpoint, Event, Reason};
 use crate::incoming::{Incoming, Sending};
-use crate::reconnect::ReconnectState;
+use crate::reconnecting::ReconnectState;
 use crate::shared::{NewConnection, Origin, Resource};
 use crate::slab::Key;
 use crate::trace;

@@ -4,10 +4,10 @@ use std::io::ErrorKind;
 use std::mem;
 
 use super::{Entry, Next, Node};
-use crate::codec::Kind;
+use crate::codec::{Kind, Rule};
 use crate::event::{Endpoint, Reason};
 use crate::incoming::{MessageLocation, Progress, Window};
-use crate::run::{Rule, Run};
+use crate::run::Run;
 use crate::slab::Key;
 use crate::transport::Received;
 

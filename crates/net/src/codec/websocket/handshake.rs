@@ -9,7 +9,7 @@ use sha1::{Digest, Sha1};
 
 use super::super::{Fault, Item, Step, Violation};
 use crate::Address;
-use crate::event::Endpoint;
+use crate::endpoint::Endpoint;
 use crate::transport::Options;
 use crate::upgrade::{Decision, HandshakeError, Headers, UpgradeHook, UpgradeRequest, UpgradeRules, is_token};
 
