@@ -72,6 +72,7 @@ mod limits;
 mod line;
 mod lookup;
 mod node;
+mod proxy;
 mod queue;
 mod reconnect;
 mod run;
@@ -92,6 +93,7 @@ pub use limits::Limits;
 #[cfg(feature = "tokio")]
 pub use node::AsyncNode;
 pub use node::Node;
+pub use proxy::{Proxy, ProxyError, ProxyFailure, ProxyUrlError};
 pub use reconnect::Reconnect;
 /// The TLS library of the feature `tls`, whose configurations [`Options::tls_client`] and
 /// [`Options::tls_server`] take.

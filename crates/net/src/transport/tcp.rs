@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
 use super::socket::{SocketLink, accept, begun, socket, socket_address};
+use super::tunnel::TunnelLink;
 use super::{Link, Listener, Listening, Opened, Options, Transport};
 use crate::Address;
 
@@ -29,7 +30,11 @@ impl Transport for Tcp {
             socket.bind(&source.into())?;
         }
         begun(socket.connect(&to.into()))?;
-        Ok(Opened::Stream(Box::new(SocketLink::connecting(socket, "tcp"))))
+        let link = SocketLink::connecting(socket, "tcp");
+        Ok(Opened::Stream(match &options.tunnel {
+            Some(tunnel) => Box::new(TunnelLink::new(link, tunnel.clone())),
+            None => Box::new(link),
+        }))
     }
 
     fn listen(&self, address: &Address, options: &Options) -> io::Result<Listening> {
