@@ -20,16 +20,14 @@ use crate::codec::{Decoder, Fault, Item, Kind};
 use crate::connection::{Connection, Writes};
 use crate::event::{Late, Reason};
 use crate::limits::Limits;
+use crate::partial_message::{LONG, PartialMessage};
 use crate::reconnecting::ReconnectState;
 use crate::shared::Origin;
 use crate::slab::Key;
 
 /// The length of the shared buffer, in bytes.
 pub(crate) const SHARED: usize = 256 << 10;
-/// A longer message is read into memory of its own.
-const LONG: usize = SHARED / 2;
-/// The initial size of that memory. It doubles as the message arrives.
-const FIRST: usize = 64 << 10;
+const _: () = assert!(LONG < SHARED, "a message that is not long fits into the shared buffer with its header");
 
 /// The bounds of what one read may return. It begins small, so that a connection whose messages take
 /// long has little left when its time is over, and doubles with each turn that was not interrupted.
@@ -118,17 +116,8 @@ pub(crate) struct Incoming {
     /// When the connection started to open or, once open, when it last received something.
     pub(crate) since: Instant,
     quiet: Option<Box<Quiet>>,
-    /// When the incomplete message began.
-    pub(crate) unfinished_since: Option<Instant>,
-    /// The start of an incomplete message: the first `filled` bytes.
-    buffered: Vec<u8>,
-    filled: usize,
-    /// How many bytes of it are still in the shared buffer.
-    left: usize,
-    /// How many bytes the decoder needs, including those that are buffered.
-    need: usize,
-    /// What this connection has added to `BufferTotals::unfinished`.
-    counted: usize,
+    /// The start of an incomplete message.
+    pub(crate) partial: PartialMessage,
     /// How many bytes one read may return.
     read_size: u32,
 }
@@ -259,12 +248,7 @@ impl Incoming {
             ending: None,
             since: now,
             quiet: None,
-            unfinished_since: None,
-            buffered: Vec::new(),
-            filled: 0,
-            left: 0,
-            need: 0,
-            counted: 0,
+            partial: PartialMessage::default(),
             read_size: FIRST_READ as u32,
         }
     }
@@ -284,7 +268,7 @@ impl Incoming {
             return None;
         }
         let message =
-            self.unfinished_since.map(|since| (after(since, limits.message_timeout), Deadline::Late(Late::Message)));
+            self.partial.since.map(|since| (after(since, limits.message_timeout), Deadline::Late(Late::Message)));
         message.into_iter().chain(self.idle_deadline(limits)).chain(self.heartbeat(limits)).min_by_key(|(at, _)| *at)
     }
 
@@ -342,14 +326,16 @@ impl Incoming {
     /// Begins a turn. A buffered incomplete message is copied to the shared buffer, unless it is
     /// still there or is a long one.
     pub(crate) fn begin(&mut self, buffer: &mut [u8], left: Option<Range<usize>>, limits: &Limits) -> Window {
-        let mut window = Window { budget: limits.read_budget, more: true, long: self.need > LONG, ..Window::default() };
+        let mut window =
+            Window { budget: limits.read_budget, more: true, long: self.partial.is_long(), ..Window::default() };
         if let Some(left) = left {
             (window.start, window.end) = (left.start, left.end);
-            self.left = 0;
-        } else if !window.long && self.filled > 0 {
-            buffer[..self.filled].copy_from_slice(&self.buffered[..self.filled]);
-            window.end = self.filled;
-            self.release();
+            self.partial.set_left(0);
+        } else if !window.long {
+            let bytes = self.partial.bytes();
+            buffer[..bytes.len()].copy_from_slice(bytes);
+            window.end = bytes.len();
+            self.partial.release();
         }
         window.taken = window.rest().len();
         self.read_size = (2 * self.read_size).min(SHARED as u32);
@@ -360,27 +346,9 @@ impl Incoming {
     pub(crate) fn release_delivered(&mut self, place: &MessageLocation) {
         match place {
             MessageLocation::Shared(_) => {}
-            MessageLocation::Buffered => self.release(),
+            MessageLocation::Buffered => self.partial.release(),
             MessageLocation::Assembled => *self.decoder.assembled() = Vec::new(),
         }
-    }
-
-    /// Buffers the start of an incomplete message, because another connection is read next.
-    pub(crate) fn buffer_partial(&mut self, left: &[u8]) {
-        self.buffered = left.to_vec();
-        self.filled = left.len();
-        self.left = 0;
-    }
-
-    /// Frees the buffer of an incomplete message.
-    fn release(&mut self) {
-        self.buffered = Vec::new();
-        self.filled = 0;
-    }
-
-    pub(crate) fn buffered(&mut self) -> &mut Vec<u8> {
-        self.buffered.truncate(self.filled);
-        &mut self.buffered
     }
 
     /// Decodes and reads until there is something to deliver, or nothing more to read. At the end
@@ -465,8 +433,7 @@ impl Incoming {
             return None;
         }
         loop {
-            let input =
-                if window.long { &mut self.buffered[..self.filled] } else { &mut buffer[window.start..window.end] };
+            let input = if window.long { self.partial.bytes() } else { &mut buffer[window.start..window.end] };
             if input.is_empty() {
                 return None;
             }
@@ -480,14 +447,14 @@ impl Incoming {
             }
             match step.item {
                 Item::Partial { need } => {
-                    self.need = need;
+                    self.partial.set_need(need);
                     if step.consumed == 0 || window.start >= window.end {
                         return None;
                     }
                 }
                 Item::Message { at, kind } => {
                     let location = if std::mem::take(&mut window.long) {
-                        debug_assert_eq!(at, 0..self.filled);
+                        debug_assert_eq!(at, 0..self.partial.bytes().len());
                         MessageLocation::Buffered
                     } else {
                         MessageLocation::Shared(base + at.start..base + at.end)
@@ -513,8 +480,7 @@ impl Incoming {
     /// Notes that a message is complete, and returns it.
     #[inline]
     fn complete(&mut self, location: MessageLocation, kind: Kind) -> Progress {
-        self.unfinished_since = None;
-        self.need = 0;
+        self.partial.complete();
         Progress::Message(location, kind)
     }
 
@@ -539,27 +505,21 @@ impl Incoming {
 
     /// Reads once, into the shared buffer or, for a long message, into its own memory.
     fn read(&mut self, buffer: &mut [u8], window: &mut Window, limits: &Limits, now: Instant) -> Result<(), Reason> {
-        if !window.long && self.need > LONG {
+        if !window.long && self.partial.is_long() {
             // The header was consumed, so these bytes belong to the message.
-            let begun = &buffer[window.start..window.end];
-            self.buffered = Vec::with_capacity(FIRST.max(begun.len()));
-            self.buffered.extend_from_slice(begun);
-            self.filled = begun.len();
+            self.partial.begin_long(&buffer[window.start..window.end]);
             (window.start, window.end) = (0, 0);
             window.long = true;
         }
         let space = if window.long {
-            if self.filled == self.buffered.len() {
-                let len = self.need.min(self.buffered.len().max(FIRST / 2) * 2);
-                self.buffered.resize(len, 0);
+            if self.partial.grow() {
                 self.count(limits)?;
             }
-            let end = self.buffered.len().min(self.filled + window.budget);
-            &mut self.buffered[self.filled..end]
+            self.partial.space(window.budget)
         } else {
             if window.start == window.end {
                 (window.start, window.end) = (0, 0);
-            } else if window.start + self.need > buffer.len() || window.end == buffer.len() {
+            } else if window.start + self.partial.need() > buffer.len() || window.end == buffer.len() {
                 buffer.copy_within(window.start..window.end, 0);
                 (window.start, window.end) = (0, window.end - window.start);
             }
@@ -579,7 +539,7 @@ impl Incoming {
                     self.since = now;
                 }
                 if window.long {
-                    self.filled += read;
+                    self.partial.fill(read);
                 } else {
                     window.end += read;
                 }
@@ -599,35 +559,25 @@ impl Incoming {
     fn keep(&mut self, buffer: &[u8], window: &mut Window, limits: &Limits, now: Instant) -> Result<(), Reason> {
         if !window.long {
             let left = window.rest();
-            self.left = left.len();
-            if self.need > LONG {
-                self.buffer_partial(&buffer[left]);
+            if self.partial.is_long() {
+                self.partial.keep(&buffer[left]);
                 window.start = window.end;
+            } else {
+                self.partial.set_left(left.len());
             }
         }
-        if self.filled + self.left > 0 || self.decoder.midway() {
-            self.unfinished_since.get_or_insert(now);
+        if self.partial.is_empty() && !self.decoder.midway() {
+            self.partial.since = None;
         } else {
-            self.unfinished_since = None;
+            self.partial.since.get_or_insert(now);
         }
         self.count(limits)
     }
 
-    /// Updates the node's total of buffered incomplete messages. Fails for the connection that
-    /// exceeds the limit.
+    /// Updates the node's total of incomplete messages. Fails for the connection that exceeds the
+    /// limit.
     fn count(&mut self, limits: &Limits) -> Result<(), Reason> {
-        let holds = self.buffered.len() + self.left + self.decoder.holds();
-        let unfinished = &self.connection.totals().unfinished;
-        let before = std::mem::replace(&mut self.counted, holds);
-        if holds == before {
-            return Ok(());
-        }
-        if holds < before {
-            unfinished.fetch_sub(before - holds, Ordering::Relaxed);
-            return Ok(());
-        }
-        let all = unfinished.fetch_add(holds - before, Ordering::Relaxed) + (holds - before);
-        if all > limits.unfinished { Err(Reason::NoRoom) } else { Ok(()) }
+        self.partial.count(self.decoder.holds(), self.connection.totals(), limits)
     }
 
     /// Whether this turn is over as soon as the last message has been delivered.
@@ -635,16 +585,14 @@ impl Incoming {
         let nothing_left = window.start == window.end && !window.more && !window.long;
         let noted = self.armed.is_some() || (limits.idle.is_none() && limits.heartbeat.is_none());
         let said = self.failed.is_none() && self.unanswered.is_none();
-        nothing_left && noted && said && self.counted == 0 && self.filled == 0
+        nothing_left && noted && said && self.partial.is_released()
     }
 
     /// Discards what is buffered and whatever still arrives.
     pub(crate) fn discard(&mut self) {
         self.discards = true;
-        (self.need, self.left) = (0, 0);
-        self.release();
+        self.partial.discard(self.connection.totals());
         self.decoder.clear();
-        self.connection.totals().unfinished.fetch_sub(std::mem::take(&mut self.counted), Ordering::Relaxed);
     }
 }
 
@@ -657,7 +605,7 @@ fn closed_by_peer(close: Close) -> Progress {
 
 impl Drop for Incoming {
     fn drop(&mut self) {
-        self.connection.totals().unfinished.fetch_sub(self.counted, Ordering::Relaxed);
+        self.partial.uncount(self.connection.totals());
     }
 }
 

@@ -261,6 +261,7 @@ mod line;
 mod lock;
 mod lookup;
 mod node;
+mod partial_message;
 mod proxy;
 mod queue;
 mod reconnect;

@@ -13,6 +13,7 @@ mod opening;
 #[cfg(test)]
 mod orders;
 mod pausing;
+mod polling;
 mod reading;
 mod shutdown;
 
@@ -29,6 +30,7 @@ use std::time::{Duration, Instant};
 
 #[cfg(feature = "tokio")]
 pub use self::async_node::AsyncNode;
+use self::polling::Polling;
 use crate::backend::{Backend, BackendPair, Ready, epoll};
 use crate::codec::Kind;
 use crate::connection::{Connection, Flushed};
@@ -43,12 +45,6 @@ use crate::signals::Timer;
 use crate::slab::Key;
 use crate::slice::TimeSlice;
 use crate::transport::{Inproc, Tcp, Transport, Udp, Unix};
-
-/// While the node spins or reads eagerly, it tries only the last active connection. Every 16th
-/// attempt it polls epoll too.
-const READS_PER_POLL: u32 = 16;
-/// A wait that returns within this time found something ready at once: the thread did not sleep.
-const IMMEDIATE: Duration = Duration::from_micros(3);
 
 /// Owns every connection and serves them in the thread that calls [`Node::run`], [`Node::poll`] or
 /// [`Node::next`].
@@ -106,22 +102,7 @@ pub struct Node<S = ()> {
     due_signals: VecDeque<Timer>,
     deadlines: BinaryHeap<Reverse<(Instant, Key)>>,
     clock: Instant,
-    /// When epoll was polled last.
-    looked: Instant,
-    spin: Duration,
-    /// The connection that last received something, and when.
-    last: Option<(usize, Instant)>,
-    /// Whether something was received since `spin_start` was set.
-    has_received: bool,
-    /// Where spinning started: when the node last asked for work after it had received something.
-    spin_start: Instant,
-    eager_reads: u32,
-    /// Set if the last wait returned at once because the last active connection had data. The next
-    /// turn then reads that connection before it polls epoll, which saves a system call, until such
-    /// a read finds nothing. Holds the time of that wait or read.
-    eager: Option<Instant>,
-    /// Every turn polls epoll. `AsyncNode` relies on that.
-    always_waits: bool,
+    polling: Polling,
     /// Set while the node shuts down: when the rest is cut.
     shutdown_at: Option<Instant>,
 }
@@ -217,14 +198,7 @@ impl<S> Node<S> {
             due_signals: VecDeque::new(),
             deadlines: BinaryHeap::new(),
             clock: Instant::now(),
-            looked: Instant::now(),
-            spin: Duration::ZERO,
-            last: None,
-            has_received: false,
-            spin_start: Instant::now(),
-            eager_reads: 0,
-            eager: None,
-            always_waits: false,
+            polling: Polling::new(Instant::now()),
             shutdown_at: None,
         }
     }
@@ -233,7 +207,7 @@ impl<S> Node<S> {
     /// sleeps. This uses CPU time and saves the latency of a wake-up.
     #[must_use]
     pub fn spin(mut self, time: Duration) -> Node<S> {
-        self.spin = time;
+        self.polling.set_spin(time);
         self
     }
 
@@ -281,10 +255,7 @@ impl<S> Node<S> {
             let since = self.clock;
             self.sleep(timeout)?;
             self.clock = Instant::now();
-            self.looked = self.clock;
-            let had = |last| self.ready.iter().any(|ready| ready.index == last && ready.readable);
-            let at_once = self.clock.duration_since(since) < IMMEDIATE && self.last.is_some_and(|(last, _)| had(last));
-            self.eager = (at_once && !self.always_waits).then_some(since);
+            self.polling.waited(since, self.clock, &self.ready);
         }
         // Commands come first: a new connection has to be known before its descriptor's readiness
         // is handled.
@@ -301,28 +272,20 @@ impl<S> Node<S> {
         Ok(())
     }
 
-    /// Schedules a read of the last active connection instead of a wait, while the node spins or
-    /// reads eagerly. Every 16th time, and after [`Limits::time_slice`], it polls epoll too. Returns
-    /// whether it did.
+    /// Schedules a read of the last active connection instead of a wait, if that is likely to find
+    /// something. Returns whether it did.
     fn try_last(&mut self) -> io::Result<bool> {
-        let Some((index, since)) = self.last else { return Ok(false) };
-        let eager = self.eager.is_some_and(|looked| looked <= since);
-        if !eager && (self.spin.is_zero() || self.clock.duration_since(self.spin_start) >= self.spin) {
-            return Ok(false);
-        }
-        self.eager = eager.then_some(self.clock);
-        self.eager_reads = self.eager_reads.wrapping_add(1);
-        let overdue = self.clock.duration_since(self.looked) >= self.slice.limit();
-        if overdue || self.eager_reads.is_multiple_of(READS_PER_POLL) {
+        let Some(read) = self.polling.direct_read(self.clock, self.slice.limit()) else { return Ok(false) };
+        if read.polls {
             self.look()?;
         }
-        self.will_read(index);
+        self.will_read(read.index);
         Ok(true)
     }
 
-    /// Polls epoll without waiting, and notes when.
+    /// Polls epoll without waiting.
     fn look(&mut self) -> io::Result<()> {
-        self.looked = self.clock;
+        self.polling.polls(self.clock);
         self.backend.wait(Some(Duration::ZERO), &mut self.ready)
     }
 

@@ -75,7 +75,7 @@ impl<S> AsyncNode<S> {
         let epoll = AsyncFd::with_interest(node.backend.descriptor()?, Interest::READABLE)?;
         // epoll does not report again what it has reported to tokio, so spinning is off.
         let mut node = node.spin(Duration::ZERO);
-        node.always_waits = true;
+        node.polling.always_poll();
         Ok(AsyncNode { node, epoll, turns: 0 })
     }
 

@@ -1,7 +1,6 @@
 //! Delivering events: which one is next, and when to wait for one.
 
 use std::io;
-use std::mem;
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -136,7 +135,7 @@ impl<S> Node<S> {
                     unreachable!("its message has just been read")
                 };
                 let owner = match place {
-                    MessageLocation::Buffered => incoming.buffered(),
+                    MessageLocation::Buffered => incoming.partial.whole(),
                     _ => incoming.decoder.assembled(),
                 };
                 return Message { bytes: Bytes::Whole(owner), kind };
@@ -158,9 +157,7 @@ impl<S> Node<S> {
                 return Ok(None);
             }
             self.clock = Instant::now();
-            if mem::take(&mut self.has_received) {
-                self.spin_start = self.clock;
-            }
+            self.polling.asks(self.clock);
             let left = match timeout {
                 None => None,
                 Some(timeout) => {

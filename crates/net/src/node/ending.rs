@@ -237,7 +237,7 @@ impl<S> Node<S> {
             });
         }
         drop(entry);
-        self.last = self.last.filter(|(last, _)| *last != index);
+        self.polling.forget(index);
         self.forget_reads(index);
         self.shared.remove(key);
     }

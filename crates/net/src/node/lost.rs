@@ -38,7 +38,7 @@ impl<S> Node<S> {
         }
         self.shared.registry.remove(before.link.source());
         before.link.finish().ok();
-        self.last = self.last.filter(|(last, _)| *last != key.index as usize);
+        self.polling.forget(key.index as usize);
         self.add_connection(key, *begun);
         trace::lost(Endpoint::new(key), &reason, delay);
         self.outbox.push_back(Event::Lost { endpoint: Endpoint::new(key), reason, unwritten, again_in: delay });

@@ -177,7 +177,7 @@ impl<S> Node<S> {
         let Some(incoming) = self.stream(key) else { return };
         let Some(origin) = incoming.opening.take() else { return };
         incoming.since = clock;
-        incoming.unfinished_since = None;
+        incoming.partial.since = None;
         if let Some(reconnect) = &mut incoming.reconnect {
             reconnect.succeeded();
         }

@@ -12,7 +12,7 @@ impl<S> Node<S> {
                 if incoming.is_paused() && !pauses {
                     // Time spent paused does not count towards a deadline.
                     incoming.since = clock;
-                    incoming.unfinished_since = incoming.unfinished_since.map(|_| clock);
+                    incoming.partial.since = incoming.partial.since.map(|_| clock);
                 }
                 incoming.paused = pauses;
                 self.arm(key);
@@ -23,7 +23,7 @@ impl<S> Node<S> {
             _ => return,
         }
         if pauses {
-            self.last = self.last.filter(|(last, _)| *last != index);
+            self.polling.forget(index);
         } else {
             // epoll is edge-triggered: what arrived while paused is not reported again.
             self.will_read(index);

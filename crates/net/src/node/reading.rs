@@ -50,7 +50,7 @@ impl<S> Node<S> {
         if let Some((index, left)) = self.partial.take()
             && let Some(Some(Entry::Stream(incoming))) = self.entries.get_mut(index)
         {
-            incoming.buffer_partial(&self.buffer[left]);
+            incoming.partial.keep(&self.buffer[left]);
         }
     }
 
@@ -92,8 +92,7 @@ impl<S> Node<S> {
         let Some(Some(Entry::Stream(incoming))) = self.entries.get_mut(index) else { return None };
         let key = incoming.key;
         if incoming.since == self.clock {
-            // Something arrived, perhaps only a part of a message: keep spinning.
-            (self.last, self.has_received) = (Some((index, self.clock)), true);
+            self.polling.received(index, self.clock);
         }
         if matches!(progress, Progress::Idle | Progress::Yield) {
             let left = window.rest();
@@ -173,7 +172,7 @@ impl<S> Node<S> {
                 socket.tally.received.bytes.add(len as u64);
                 window.spend(len.max(64));
                 self.slice.count(1);
-                (self.last, self.has_received) = (Some((index, self.clock)), true);
+                self.polling.received(index, self.clock);
                 self.current = Some((index, window));
                 let endpoint = Endpoint { key: *key, remote: from };
                 let each = if each == 0 { len } else { each };
