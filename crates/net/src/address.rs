@@ -25,6 +25,9 @@ const SHOWN: usize = 80;
 /// | `ws` | `ws://host[:port][/path[?query]]` | one sent message |
 /// | `tls`, `tls+msg`, `wss` | as `tcp`, `tcp+msg` and `ws`, over TLS: needs the feature `tls` | as with those |
 ///
+/// With `+msg`, four bytes with the length of a message (big-endian) precede it: docs/framing.md in
+/// the repository specifies it for peers in other languages.
+///
 /// An abstract name (`unix://@name`) is a UNIX socket without a file. It exists while somebody
 /// listens there, and only Linux has such names. Every user of the same network namespace can
 /// connect: [`Handle::peer_credentials`](crate::Handle::peer_credentials) tells who did.

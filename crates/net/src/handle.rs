@@ -150,9 +150,11 @@ impl<S> Handle<S> {
             return Err(Error::TooMany(most));
         }
         let failed = |source| Error::Io { doing: "connecting to", address: address.clone(), source };
-        let key = match name(&address) {
+        self.shared.tunnel(&address, options).map_err(failed)?;
+        let dialled = options.dialled(&address);
+        let key = match name(dialled) {
             Some(name) => self.shared.begin_by_name(&address, name, options),
-            None => resolve(&address).and_then(|to| self.shared.begin(&address, to, options)),
+            None => resolve(dialled).and_then(|to| self.shared.begin(&address, to, options)),
         };
         let endpoint = self.shared.unless_gone(key.map_err(failed)?).map(Endpoint::new)?;
         trace::connecting(endpoint, &address);

@@ -261,6 +261,7 @@ mod line;
 mod lock;
 mod lookup;
 mod node;
+mod proxy;
 mod queue;
 mod reconnect;
 mod reconnecting;
@@ -290,6 +291,7 @@ pub use limits::Limits;
 #[cfg(feature = "tokio")]
 pub use node::AsyncNode;
 pub use node::Node;
+pub use proxy::{Proxy, ProxyError, ProxyFailure, ProxyUrlError};
 pub use reconnect::Reconnect;
 /// The TLS library of the feature `tls`, whose configurations [`Options::tls_client`] and
 /// [`Options::tls_server`] take.

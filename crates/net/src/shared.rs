@@ -22,6 +22,7 @@ use crate::lifecycle::{Lifecycle, Stage};
 use crate::limits::Limits;
 pub(crate) use crate::lock::lock;
 use crate::lookup::{LookupOwner, Lookups, numeric};
+use crate::proxy::Tunnel;
 use crate::route::Route;
 use crate::scheme::Scheme;
 use crate::signals::Signals;
@@ -451,12 +452,29 @@ impl<S> Shared<S> {
         Ok((key, NewConnection { connection, decoder, origin: Origin::Accepted { listener, peer } }))
     }
 
+    /// What a proxy is asked for, if the options have one.
+    ///
+    /// # Errors
+    ///
+    /// If the address cannot be reached through a proxy.
+    pub(crate) fn tunnel(&self, address: &Address, options: &Options) -> io::Result<Option<Arc<Tunnel>>> {
+        let Some(proxy) = &options.proxy else { return Ok(None) };
+        match Scheme::of(address.scheme()).0 {
+            "tcp" | "tls" => Tunnel::new(proxy, address).map(Arc::new).map(Some),
+            base => {
+                let what = format!("Options::proxy is for TCP, TLS and WebSockets, and not for {base}");
+                Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+            }
+        }
+    }
+
     /// Starts to connect, to the first address of `to` that the system does not refuse at once.
     pub(crate) fn client(&self, address: &Address, to: Vec<SocketAddr>, options: &Options) -> io::Result<Client> {
         let (transport, scheme) = self.transport(address).map_err(io::Error::other)?;
         let scheme = scheme.with_options(options, &self.limits)?;
         let host = options.host.clone().or_else(|| address.host().map(str::to_owned));
-        let options = Options { host, ..options.clone() };
+        let tunnel = self.tunnel(address, options)?;
+        let options = Options { host, tunnel, ..options.clone() };
         let mut to = to.into_iter();
         let mut place = to.next().map_or_else(|| Ok(address.clone()), |first| numeric(address, first))?;
         let opened = loop {

@@ -1,5 +1,6 @@
 //! Length-prefixed messages: four bytes of length in network byte order, then the message. This is
-//! the default of `LengthDelimitedCodec` of tokio-util, and two lines of code in any language.
+//! the default of `LengthDelimitedCodec` of tokio-util, and two lines of code in any language. The
+//! specification is docs/framing.md.
 
 use std::ops::Range;
 

@@ -56,9 +56,10 @@ impl<S> Node<S> {
         let (address, options) = (reconnect.address.clone(), reconnect.options.clone());
         trace::connecting(Endpoint::new(key), &address);
         self.arm(key);
-        let begun = match name(&address) {
+        let dialled = options.dialled(&address);
+        let begun = match name(dialled) {
             Some(name) => self.shared.lookups.begin(key, LookupOwner::Stream(Arc::downgrade(&connection)), name),
-            None => resolve(&address).and_then(|to| self.connect_replacement(key, &address, to, &options)),
+            None => resolve(dialled).and_then(|to| self.connect_replacement(key, &address, to, &options)),
         };
         if let Err(error) = begun {
             self.close_or_reconnect(key, Reason::NotConnected(error));

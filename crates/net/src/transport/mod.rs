@@ -7,9 +7,11 @@
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Address;
+use crate::proxy::{Proxy, Tunnel};
 use crate::reconnect::Reconnect;
 use crate::upgrade::{Headers, UpgradeHook, UpgradeRequest, UpgradeResponse};
 
@@ -22,6 +24,7 @@ mod tcp;
 mod tls;
 #[cfg(feature = "tls")]
 mod tls_info;
+mod tunnel;
 mod udp;
 mod unix;
 
@@ -204,7 +207,7 @@ pub trait Listener: Send + Sync {
     /// Uses another TLS configuration for connections that are accepted from now on. Returns
     /// whether the listener has one.
     #[cfg(feature = "tls")]
-    fn set_tls_server(&self, _: std::sync::Arc<rustls::ServerConfig>) -> bool {
+    fn set_tls_server(&self, _: Arc<rustls::ServerConfig>) -> bool {
         false
     }
 
@@ -342,6 +345,10 @@ pub struct Options {
     pub half_open: bool,
     /// As set by [`Options::reconnect`].
     pub reconnect: Option<Reconnect>,
+    /// As set by [`Options::proxy`].
+    pub proxy: Option<Proxy>,
+    /// Set by the node while it connects through [`Options::proxy`]: the destination.
+    pub(crate) tunnel: Option<Arc<Tunnel>>,
     /// As set by [`Options::subprotocols`].
     pub subprotocols: Vec<String>,
     /// As added by [`Options::header`].
@@ -353,10 +360,10 @@ pub struct Options {
     pub host: Option<String>,
     /// As set by [`Options::tls_client`].
     #[cfg(feature = "tls")]
-    pub tls_client: Option<std::sync::Arc<rustls::ClientConfig>>,
+    pub tls_client: Option<Arc<rustls::ClientConfig>>,
     /// As set by [`Options::tls_server`].
     #[cfg(feature = "tls")]
-    pub tls_server: Option<std::sync::Arc<rustls::ServerConfig>>,
+    pub tls_server: Option<Arc<rustls::ServerConfig>>,
 }
 
 impl Default for Options {
@@ -376,6 +383,8 @@ impl Default for Options {
             interface: None,
             half_open: false,
             reconnect: None,
+            proxy: None,
+            tunnel: None,
             subprotocols: Vec::new(),
             headers: Headers::default(),
             on_upgrade: None,
@@ -547,6 +556,31 @@ impl Options {
         self
     }
 
+    /// Connects through a proxy: for `tcp`, `tcp+msg`, `tls`, `tls+msg`, `ws` and `wss`. With any
+    /// other scheme connecting fails. Listeners ignore it.
+    ///
+    /// The proxy resolves the host of the address, and sees that host, the port, and what is sent;
+    /// TLS is between this side and the destination. [`Limits::handshake`](crate::Limits) applies
+    /// to the proxy's answers and what follows as a whole.
+    /// [`Handle::peer_address`](crate::Handle::peer_address) is the proxy's.
+    ///
+    /// If the proxy refuses or breaks its protocol, the reason is
+    /// [`Reason::NotConnected`](crate::Reason::NotConnected) with a
+    /// [`ProxyError`](crate::ProxyError). A proxy that never answers is
+    /// [`Late::Handshake`](crate::Late::Handshake).
+    ///
+    /// User and password go to the proxy unencrypted, as both protocols have it.
+    #[must_use]
+    pub fn proxy(mut self, proxy: Proxy) -> Options {
+        self.proxy = Some(proxy);
+        self
+    }
+
+    /// The address whose host this side connects to: that of the proxy, if there is one.
+    pub(crate) fn dialled<'a>(&'a self, address: &'a Address) -> &'a Address {
+        self.proxy.as_ref().map_or(address, Proxy::address)
+    }
+
     /// Sets the subprotocols of a WebSocket, such as `graphql-transport-ws`: RFC 6455, section 1.9.
     ///
     /// A client offers them, the preferred one first. A listener supports them, and chooses the
@@ -624,7 +658,7 @@ impl Options {
     /// [`Event::Closed`](crate::Event::Closed) with the server's alert.
     #[cfg(feature = "tls")]
     #[must_use]
-    pub fn tls_client(mut self, config: std::sync::Arc<rustls::ClientConfig>) -> Options {
+    pub fn tls_client(mut self, config: Arc<rustls::ClientConfig>) -> Options {
         self.tls_client = Some(config);
         self
     }
@@ -637,7 +671,7 @@ impl Options {
     /// processes or nodes behind one address share sessions by a common `ServerConfig::ticketer`.
     #[cfg(feature = "tls")]
     #[must_use]
-    pub fn tls_server(mut self, config: std::sync::Arc<rustls::ServerConfig>) -> Options {
+    pub fn tls_server(mut self, config: Arc<rustls::ServerConfig>) -> Options {
         self.tls_server = Some(config);
         self
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
 use super::socket::{SocketLink, accept, begun, socket, socket_address};
+use super::tunnel::TunnelLink;
 use super::{Link, Listener, Listening, Opened, Options, Transport};
 use crate::Address;
 
@@ -46,7 +47,11 @@ impl Transport for Tcp {
             socket.bind(&source.into())?;
         }
         begun(socket.connect(&to.into()))?;
-        Ok(Opened::Stream(Box::new(SocketLink::connecting(socket, "tcp"))))
+        let link = SocketLink::connecting(socket, "tcp");
+        Ok(Opened::Stream(match &options.tunnel {
+            Some(tunnel) => Box::new(TunnelLink::new(link, tunnel.clone())),
+            None => Box::new(link),
+        }))
     }
 
     fn listen(&self, address: &Address, options: &Options) -> io::Result<Listening> {
