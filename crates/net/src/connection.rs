@@ -11,14 +11,15 @@ mod several;
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use crate::backend::WritableSwitch;
 use crate::codec::websocket::mask::{self, Keys};
 use crate::codec::websocket::{self, Opcode, Side};
 use crate::codec::{Framing, Header, Kind, MAX_HEADER, length};
-use crate::counters::{Counters, ListenerTally, Traffic};
+use crate::counters::{Counters, Openings, Total, Traffic};
+use crate::endpoint::Endpoint;
 use crate::endpoint_info::ConnectionState;
 use crate::event::Outcome;
 use crate::frames::Frames;
@@ -131,10 +132,24 @@ impl Outgoing {
     }
 }
 
-/// The listener that accepted a connection.
-pub(crate) struct AcceptedBy {
-    pub(crate) listener: Key,
-    pub(crate) tally: Arc<ListenerTally>,
+/// A listener as its connections know it.
+#[derive(Default)]
+pub(crate) struct Acceptor {
+    /// Set before it accepts.
+    key: OnceLock<Key>,
+    pub(crate) openings: Openings,
+    /// What its connections have counted that have ended.
+    pub(crate) ended: Total,
+}
+
+impl Acceptor {
+    pub(crate) fn set_key(&self, key: Key) {
+        self.key.set(key).ok();
+    }
+
+    pub(crate) fn endpoint(&self) -> Option<Endpoint> {
+        self.key.get().copied().map(Endpoint::new)
+    }
 }
 
 /// The sending half of a connection.
@@ -142,7 +157,7 @@ pub(crate) struct Connection {
     pub(crate) link: Box<dyn Link>,
     /// Whether the connection continues when the peer sends no more.
     pub(crate) half_open: bool,
-    pub(crate) accepted_by: Option<AcceptedBy>,
+    pub(crate) accepted_by: Option<Arc<Acceptor>>,
     framing: Framing,
     max_message: usize,
     max_queue: usize,

@@ -93,9 +93,10 @@ impl<S> Handle<S> {
                     scheme,
                     half_open: options.half_open,
                     upgrades: Arc::new(UpgradeRules::new(&options.subprotocols, options.on_upgrade.as_ref())),
-                    tally: Arc::default(),
+                    acceptor: Arc::default(),
                 });
                 let key = self.shared.insert(Resource::Listener(bound.clone()));
+                bound.acceptor.set_key(key);
                 lock(&self.shared.commands).push(Command::Watch(key));
                 if let Err(error) = self.shared.watch_listener(&*bound.listener, key) {
                     self.shared.remove(key);
@@ -427,7 +428,8 @@ impl<S> Handle<S> {
     /// Listeners stop accepting. Every connection is closed as by [`Handle::close`], with `within`
     /// in place of [`Limits::flush`]: it writes its queue and waits until its peer has ended the
     /// connection too. A WebSocket peer receives the code 1001 ("going away"). When `within` has
-    /// passed, what is left is cut. Each endpoint is reported as `Closed`. After the last one
+    /// passed, what is left is cut. Each endpoint is reported as `Closed`, or as `AcceptFailed` if its
+    /// handshake was not over. After the last one
     /// [`Node::run`](crate::Node::run) returns, and [`Node::next`](crate::Node::next) and
     /// [`AsyncNode::next`](crate::AsyncNode) return `None`, as after [`Handle::stop`]. A loop by
     /// [`Node::poll`](crate::Node::poll) asks [`Handle::has_shut_down`].

@@ -11,9 +11,9 @@ use crate::Address;
 use crate::asleep::Asleep;
 use crate::backend::{Registry, WritableSwitch};
 use crate::codec::websocket::{Awaited, Opening, Side};
-use crate::codec::{Decoder, Kind};
-use crate::connection::{AcceptedBy, BufferTotals, Connection};
-use crate::counters::{Counters, ListenerTally, Openings, Total};
+use crate::codec::Kind;
+use crate::connection::{Acceptor, BufferTotals, Connection};
+use crate::counters::{Counters, Openings, Total};
 use crate::datagrams::Socket;
 use crate::endpoint_info::EndpointKind;
 use crate::error::Error;
@@ -58,8 +58,8 @@ impl Resource {
             Resource::Listener(_) => EndpointKind::Listener,
             Resource::Stream(connection) => {
                 let state = connection.state();
-                match &connection.accepted_by {
-                    Some(by) => EndpointKind::Accepted { listener: Endpoint::new(by.listener), state },
+                match connection.accepted_by.as_ref().and_then(|acceptor| acceptor.endpoint()) {
+                    Some(listener) => EndpointKind::Accepted { listener, state },
                     None => EndpointKind::Outgoing { state },
                 }
             }
@@ -82,7 +82,7 @@ impl Resource {
     }
 
     /// The listener that accepted it.
-    fn accepted_by(&self) -> Option<&AcceptedBy> {
+    fn accepted_by(&self) -> Option<&Arc<Acceptor>> {
         match self {
             Resource::Stream(connection) => connection.accepted_by.as_ref(),
             Resource::Datagrams(_) | Resource::Listener(_) => None,
@@ -120,7 +120,7 @@ pub(crate) struct BoundListener {
     pub(crate) half_open: bool,
     /// How WebSocket requests are answered.
     pub(crate) upgrades: Arc<UpgradeRules>,
-    pub(crate) tally: Arc<ListenerTally>,
+    pub(crate) acceptor: Arc<Acceptor>,
 }
 
 /// The peer of a datagram socket, while its name is being resolved.
@@ -293,8 +293,8 @@ impl<S> Shared<S> {
         let removed = resources.remove(key)?;
         let counters = removed.counters();
         self.ended.add(&counters);
-        if let Some(by) = removed.accepted_by() {
-            by.tally.ended.add(&counters);
+        if let Some(acceptor) = removed.accepted_by() {
+            acceptor.ended.add(&counters);
         }
         if matches!(removed, Resource::Stream(_)) {
             self.connections.fetch_sub(1, Ordering::Relaxed);
@@ -322,10 +322,10 @@ impl<S> Shared<S> {
     pub(crate) fn counters_of(&self, key: Key) -> Option<Counters> {
         let resources = self.resources.read().unwrap_or_else(PoisonError::into_inner);
         let Resource::Listener(bound) = resources.get(key)? else { return resources.get(key).map(Resource::counters) };
-        let mut all = bound.tally.ended.get();
-        let own = |resource: &&Resource| resource.accepted_by().is_some_and(|by| by.listener == key);
+        let mut all = bound.acceptor.ended.get();
+        let own = |resource: &&Resource| resource.accepted_by().is_some_and(|by| Arc::ptr_eq(by, &bound.acceptor));
         resources.values().map(|(_, resource)| resource).filter(own).for_each(|own| all.add(&own.counters()));
-        bound.tally.openings.add_to(&mut all);
+        bound.acceptor.openings.add_to(&mut all);
         Some(all)
     }
 
@@ -463,7 +463,7 @@ impl<S> Shared<S> {
         let BoundListener { scheme, half_open, ref upgrades, .. } = *bound;
         let peer = if scheme == Scheme::WebSocket { link.peer().map(Arc::new) } else { None };
         let mut connection = self.make(link, scheme, Side::Server, half_open);
-        connection.accepted_by = Some(AcceptedBy { listener, tally: bound.tally.clone() });
+        connection.accepted_by = Some(bound.acceptor.clone());
         let connection = Arc::new(connection);
         let key = self.insert(Resource::Stream(connection.clone()));
         if let Err(error) = self.watch(&connection, key, false) {
