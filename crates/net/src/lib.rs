@@ -36,6 +36,8 @@
 //!   [`Message::take`] keeps it. A sent message is written straight from the caller's memory. Only
 //!   two things are copied: the part that the kernel does not accept at once, and what a WebSocket
 //!   client has to mask.
+//! - **Fairness.** A busy connection keeps others waiting for [`Limits::time_slice`] and a few
+//!   messages more, unless a single callback takes longer.
 //! - **Limits.** Whatever a peer does costs a bounded amount of memory and time: [`Limits`].
 
 #![forbid(unsafe_code)]
@@ -61,6 +63,11 @@ mod codec;
 pub mod conformance;
 mod connection;
 mod datagrams;
+#[cfg(feature = "deflate")]
+mod deflate;
+#[cfg(not(feature = "deflate"))]
+#[path = "no_deflate.rs"]
+mod deflate;
 mod event;
 mod frames;
 #[cfg(any(test, fuzzing))]
@@ -87,6 +94,8 @@ pub use address::{Address, AddressError, Place};
 pub use batch::Batch;
 pub use codec::websocket::{Close, CloseError};
 pub use codec::{Kind, Violation};
+#[cfg(feature = "deflate")]
+pub use deflate::Deflate;
 pub use event::{AcceptFailure, Endpoint, Event, Late, Message, Outcome, Reason};
 pub use handle::{Error, Handle};
 pub use limits::Limits;

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::Address;
+use crate::deflate::Deflate;
 use crate::event::Endpoint;
 use crate::transport::Options;
 
@@ -227,11 +228,28 @@ pub(crate) struct UpgradeRules {
     pub(crate) subprotocols: Vec<String>,
     /// Decides about each request. Without it all are accepted.
     pub(crate) hook: Option<UpgradeHook>,
+    /// The supported compression.
+    pub(crate) deflate: Option<Deflate>,
 }
 
 impl UpgradeRules {
     pub(crate) fn new(options: &Options) -> UpgradeRules {
-        UpgradeRules { subprotocols: options.subprotocols.clone(), hook: options.on_upgrade.clone() }
+        UpgradeRules {
+            subprotocols: options.subprotocols.clone(),
+            hook: options.on_upgrade.clone(),
+            deflate: deflate(options),
+        }
+    }
+}
+
+/// The compression that these options ask for.
+pub(crate) fn deflate(options: &Options) -> Option<Deflate> {
+    #[cfg(feature = "deflate")]
+    return options.deflate.clone();
+    #[cfg(not(feature = "deflate"))]
+    {
+        let _ = options;
+        None
     }
 }
 
@@ -239,7 +257,7 @@ impl UpgradeRules {
 ///
 /// # Errors
 ///
-/// If a subprotocol or a header is invalid.
+/// If a subprotocol, a header or a value of the compression is invalid.
 pub(crate) fn check_options(options: &Options) -> io::Result<()> {
     let invalid = |what: String| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     for (i, name) in options.subprotocols.iter().enumerate() {
@@ -251,6 +269,10 @@ pub(crate) fn check_options(options: &Options) -> io::Result<()> {
         if options.subprotocols[..i].contains(name) {
             return invalid(format!("the subprotocol {name:?} is listed twice"));
         }
+    }
+    #[cfg(feature = "deflate")]
+    if let Some(what) = options.deflate.as_ref().and_then(Deflate::error) {
+        return invalid(what);
     }
     match options.headers.iter().find_map(|(name, value)| header_error(name, value)) {
         Some(what) => invalid(what),
