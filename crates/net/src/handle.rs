@@ -92,7 +92,11 @@ impl<S> Handle<S> {
                     listener,
                     scheme,
                     half_open: options.half_open,
-                    upgrades: Arc::new(UpgradeRules::new(&options.subprotocols, options.on_upgrade.as_ref())),
+                    upgrades: Arc::new(UpgradeRules::new(
+                        &options.subprotocols,
+                        options.on_upgrade.as_ref(),
+                        options.requested_deflate().cloned(),
+                    )),
                     acceptor: Arc::default(),
                 });
                 let key = self.shared.insert(Resource::Listener(bound.clone()));

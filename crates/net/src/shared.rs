@@ -11,7 +11,7 @@ use crate::Address;
 use crate::asleep::Asleep;
 use crate::backend::{Registry, WritableSwitch};
 use crate::codec::websocket::{Awaited, Opening, Side};
-use crate::codec::Kind;
+use crate::codec::{Decoder, Kind};
 use crate::connection::{Acceptor, BufferTotals, Connection};
 use crate::counters::{Counters, Openings, Total};
 use crate::datagrams::Socket;

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::Address;
+use crate::deflate::Deflate;
 use crate::endpoint::Endpoint;
 #[cfg(doc)]
 use crate::transport::Options;
@@ -228,11 +229,13 @@ pub(crate) struct UpgradeRules {
     pub(crate) subprotocols: Vec<String>,
     /// Decides about each request. Without it all are accepted.
     pub(crate) hook: Option<UpgradeHook>,
+    /// The supported compression.
+    pub(crate) deflate: Option<Deflate>,
 }
 
 impl UpgradeRules {
-    pub(crate) fn new(subprotocols: &[String], hook: Option<&UpgradeHook>) -> UpgradeRules {
-        UpgradeRules { subprotocols: subprotocols.to_vec(), hook: hook.cloned() }
+    pub(crate) fn new(subprotocols: &[String], hook: Option<&UpgradeHook>, deflate: Option<Deflate>) -> UpgradeRules {
+        UpgradeRules { subprotocols: subprotocols.to_vec(), hook: hook.cloned(), deflate }
     }
 }
 
@@ -240,8 +243,8 @@ impl UpgradeRules {
 ///
 /// # Errors
 ///
-/// If a subprotocol or a header is invalid.
-pub(crate) fn check_options(subprotocols: &[String], headers: &Headers) -> io::Result<()> {
+/// If a subprotocol, a header or a value of the compression is invalid.
+pub(crate) fn check_options(subprotocols: &[String], headers: &Headers, deflate: Option<&Deflate>) -> io::Result<()> {
     let invalid = |what: String| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     for (i, name) in subprotocols.iter().enumerate() {
         if !is_token(name) {
@@ -252,6 +255,9 @@ pub(crate) fn check_options(subprotocols: &[String], headers: &Headers) -> io::R
         if subprotocols[..i].contains(name) {
             return invalid(format!("the subprotocol {name:?} is listed twice"));
         }
+    }
+    if let Some(what) = deflate.and_then(Deflate::error) {
+        return invalid(what);
     }
     match headers.iter().find_map(|(name, value)| header_error(name, value)) {
         Some(what) => invalid(what),
