@@ -1,5 +1,6 @@
 //! Addresses: URLs whose scheme names the transport.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
@@ -32,6 +33,9 @@ const SHOWN: usize = 80;
 /// connect: [`Handle::peer_credentials`](crate::Handle::peer_credentials) tells who did.
 ///
 /// Any other scheme is for a custom [`Transport`](crate::Transport).
+///
+/// The file of a UNIX socket is removed when its listener closes or the node is dropped; for signals
+/// see [`Handle::stop`](crate::Handle::stop).
 ///
 /// With port 0 the system chooses a port; [`Handle::local_address`](crate::Handle::local_address)
 /// returns it.
@@ -91,6 +95,13 @@ enum Why {
     BadIpv6,
     #[error("{0:?} cannot be part of a host's name")]
     BadHost(char),
+    #[error(
+        "a user name or password cannot be part of an address; a WebSocket sends it in a header: \
+         Options::header(\"Authorization\", ...)"
+    )]
+    UserInfo,
+    #[error("a message of {0}:// keeps its boundaries without +msg: write {0}://")]
+    NoFraming(Box<str>),
     #[error("no port; write {0}://{1}:4000, or :0 to have one chosen when listening")]
     NoPort(Box<str>, Box<str>),
     #[error("a port is a number from 0 to 65535")]
@@ -194,7 +205,7 @@ impl FromStr for Address {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Address, AddressError> {
-        parse(text).map_err(|why| AddressError { text: text.chars().take(SHOWN).collect(), why })
+        parse(text).map_err(|why| AddressError { text: without_secret(text).chars().take(SHOWN).collect(), why })
     }
 }
 
@@ -220,6 +231,20 @@ impl From<&Address> for Address {
     }
 }
 
+/// The text of an address, with "..." in place of a user name and password.
+fn without_secret(text: &str) -> Cow<'_, str> {
+    match text.split_once("://") {
+        Some((scheme, rest)) if !matches!(form(&scheme.to_ascii_lowercase()), Form::Unix | Form::Any) => {
+            let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+            match rest[..end].rfind('@') {
+                Some(at) => format!("{scheme}://...{}", &rest[at..]).into(),
+                None => text.into(),
+            }
+        }
+        _ => text.into(),
+    }
+}
+
 fn parse(text: &str) -> Result<Address, Why> {
     if text.len() > LONGEST {
         return Err(Why::TooLong);
@@ -236,6 +261,9 @@ fn parse(text: &str) -> Result<Address, Why> {
         return Err(Why::BadScheme);
     }
     let scheme: Box<str> = scheme.to_ascii_lowercase().into();
+    if let Some(base @ ("udp" | "ws" | "wss")) = scheme.strip_suffix("+msg") {
+        return Err(Why::NoFraming(base.into()));
+    }
     let (place, target) = match form(&scheme) {
         Form::HostAndPort => {
             let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -261,6 +289,9 @@ fn parse(text: &str) -> Result<Address, Why> {
 }
 
 fn host_and_port(scheme: &str, text: &str, usual: Option<u16>) -> Result<Place, Why> {
+    if text.contains('@') {
+        return Err(Why::UserInfo);
+    }
     let (host, port) = if let Some(inner) = text.strip_prefix('[') {
         let (host, rest) = inner.split_once(']').ok_or(Why::BadIpv6)?;
         // A zone (`%eth0`) is interpreted by the resolver, which knows the interfaces.
@@ -393,7 +424,14 @@ mod tests {
         assert!(refused("tcp://h:").contains("number from 0 to 65535"));
         assert!(refused("tcp://:80").contains("0.0.0.0"));
         assert!(refused("tcp://h:80/path").contains("nothing may follow"));
-        assert!(refused("tcp://user@h:80").contains("'@'"));
+        assert!(refused("tcp://h%:80").contains("'%'"));
+        for address in ["ws://user:secret@h", "wss://user:se@cret@[::1]:80/path", "tcp://user:secret@h:80"] {
+            let error = refused(address);
+            assert!(error.contains("user name or password") && !error.contains("cret@"), "{error}");
+            assert!(error.contains("://...@"), "{error}");
+        }
+        assert!(refused("udp+msg://127.0.0.1:80").contains("write udp://"));
+        assert!(refused("WS+msg://h").contains("write ws://"));
         assert!(refused("unix://relative.sock").contains("not absolute"));
         assert!(refused("unix://").contains("unix:///tmp/a.sock"));
         assert!(refused(&format!("unix:///{}", "a".repeat(107))).contains("107"));

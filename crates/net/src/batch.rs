@@ -5,12 +5,13 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use crate::connection::Connection;
-use crate::datagrams::Socket;
 use crate::event::{Endpoint, Outcome};
 use crate::frames::Frames;
+#[cfg(doc)]
 use crate::handle::Handle;
+use crate::route::Route;
 use crate::shared::{Command, Shared};
+use crate::trace;
 
 /// Collects messages for one endpoint and sends them together.
 ///
@@ -50,25 +51,22 @@ pub struct Batch<S = ()> {
     frames: Frames,
 }
 
-/// How to send to an endpoint.
-pub(crate) enum Route {
-    Stream(Arc<Connection>),
-    Datagrams(Arc<Socket>),
-}
-
 impl<S> Batch<S> {
-    pub(crate) fn new(handle: &Handle<S>, to: Endpoint) -> Batch<S> {
-        let route = handle.shared.route(to.key);
+    pub(crate) fn new(shared: Arc<Shared<S>>, to: Endpoint) -> Batch<S> {
+        let route = shared.route(to.key);
         let frames = match &route {
             Some(Route::Stream(connection)) => connection.frames(),
             Some(Route::Datagrams(socket)) => Frames::datagrams(socket.most()),
             None => Frames::closed(),
         };
-        Batch { shared: handle.shared.clone(), to, route, frames }
+        Batch { shared, to, route, frames }
     }
 
     /// Adds a message. [`Outcome::Queued`]: it was accepted. [`Outcome::Full`]: the batch is full
     /// and could not be sent.
+    ///
+    /// Copies the message, and allocates while the batch grows. If the batch is full, this is a
+    /// [`Batch::flush`] first. It is lost if the batch is dropped before it could be sent.
     #[inline]
     pub fn push(&mut self, message: &[u8]) -> Outcome {
         self.push_with(message.len(), |place| place.copy_from_slice(message))
@@ -124,35 +122,40 @@ impl<S> Batch<S> {
         self.frames.is_empty()
     }
 
-    /// Sends what was collected.
+    /// Sends what was collected: one system call, or for datagrams of several lengths a few. Never
+    /// waits for the peer.
     ///
     /// On [`Outcome::Full`] it stays in the batch, and `Drained` reports when to try again.
     /// Datagrams that the kernel refuses are dropped; the result is that of the last refused one.
     pub fn flush(&mut self) -> Outcome {
         match &self.route {
             _ if self.is_empty() => Outcome::Sent,
-            Some(Route::Stream(connection)) => match connection.send_frames(self.frames.bytes()) {
-                Ok(Some(Outcome::Closed)) => {
-                    // Nothing more will be sent there: release the connection.
-                    self.route = None;
-                    self.frames.end();
-                    Outcome::Closed
-                }
-                Ok(Some(outcome)) => {
-                    if outcome.is_accepted() {
-                        self.frames.clear();
-                    }
-                    outcome
-                }
-                Ok(None) => {
-                    self.route = self.shared.route(self.to.key);
-                    if self.route.is_none() {
+            Some(Route::Stream(connection)) => {
+                match connection.send_frames(self.frames.bytes(), self.frames.messages()) {
+                    Ok(Some(Outcome::Closed)) => {
+                        // Nothing more will be sent there: release the connection.
+                        self.route = None;
                         self.frames.end();
+                        Outcome::Closed
                     }
-                    self.flush()
+                    Ok(Some(outcome)) => {
+                        if outcome.is_accepted() {
+                            self.frames.clear();
+                        } else if outcome == Outcome::Full {
+                            trace::full(self.to, connection);
+                        }
+                        outcome
+                    }
+                    Ok(None) => {
+                        self.route = self.shared.route(self.to.key);
+                        if self.route.is_none() {
+                            self.frames.end();
+                        }
+                        self.flush()
+                    }
+                    Err(error) => self.fail(error),
                 }
-                Err(error) => self.fail(error),
-            },
+            }
             Some(Route::Datagrams(socket)) => {
                 let lengths = self.frames.lengths().unwrap_or_default();
                 let (sent, bytes, outcome) = socket.send_many(self.frames.bytes(), lengths, self.to.remote);

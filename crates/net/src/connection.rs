@@ -12,16 +12,20 @@ mod several;
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use crate::backend::WritableSwitch;
 use crate::codec::websocket::mask::{self, Keys};
 use crate::codec::websocket::{self, Opcode, Side};
 use crate::codec::{Framing, Header, Kind, MAX_HEADER, length};
+use crate::counters::{Counters, ListenerTally, Traffic};
+use crate::endpoint_info::ConnectionState;
 use crate::event::Outcome;
 use crate::frames::Frames;
 use crate::limits::Limits;
 use crate::line::Line;
 use crate::queue::Queue;
+use crate::slab::Key;
 use crate::transport::Link;
 
 use self::ending::refuse;
@@ -77,12 +81,29 @@ struct Outgoing {
     will_reconnect: bool,
     /// How many accepted bytes could not be written.
     unwritten: usize,
+    /// When something was written last, if an idle limit applies.
+    last_write: Option<Instant>,
     /// The masking keys of a WebSocket client.
     keys: Option<Keys>,
     /// What the handshake of a WebSocket agreed upon.
     subprotocol: Option<Box<str>>,
     /// Set where writability is reported only on request.
     writable: Option<OnDemandWritable>,
+    counts: SendCounts,
+    /// Whether a refused send was noted since the queue last drained: [`Connection::notes_full`].
+    #[cfg(feature = "tracing")]
+    full_noted: bool,
+}
+
+/// What was sent so far.
+#[derive(Clone, Copy, Default)]
+struct SendCounts {
+    /// Accepted messages.
+    messages: u64,
+    /// Bytes that the link accepted.
+    bytes: u64,
+    /// Sends that were refused because the queue was full.
+    refused: u64,
 }
 
 /// Writability notifications that are switched on and off.
@@ -98,6 +119,22 @@ impl Outgoing {
     fn next_key(&mut self) -> io::Result<Option<[u8; 4]>> {
         self.keys.as_mut().map(Keys::next).transpose()
     }
+
+    /// Counts a send of so many messages.
+    #[inline(always)]
+    fn count(&mut self, sent: &io::Result<Option<Outcome>>, messages: usize) {
+        match sent {
+            Ok(Some(Outcome::Sent | Outcome::Queued)) => self.counts.messages += messages as u64,
+            Ok(Some(Outcome::Full)) => self.counts.refused += 1,
+            _ => {}
+        }
+    }
+}
+
+/// The listener that accepted a connection.
+pub(crate) struct AcceptedBy {
+    pub(crate) listener: Key,
+    pub(crate) tally: Arc<ListenerTally>,
 }
 
 /// The sending half of a connection.
@@ -105,11 +142,17 @@ pub(crate) struct Connection {
     pub(crate) link: Box<dyn Link>,
     /// Whether the connection continues when the peer sends no more.
     pub(crate) half_open: bool,
+    pub(crate) accepted_by: Option<AcceptedBy>,
     framing: Framing,
     max_message: usize,
     max_queue: usize,
     max_total_queued: usize,
+    /// Whether an idle limit applies. Otherwise a write does not read the clock.
+    notes_writes: bool,
     totals: Arc<BufferTotals>,
+    /// Written by the node's thread. In memory of its own, because other threads write what lies
+    /// here.
+    received: Box<Traffic>,
     /// The threads that are about to send.
     line: Line,
     outgoing: Mutex<Outgoing>,
@@ -144,13 +187,18 @@ impl Connection {
             requested_end: None,
             will_reconnect: false,
             unwritten: 0,
+            last_write: None,
             keys,
             subprotocol: None,
             writable: None,
+            counts: SendCounts::default(),
+            #[cfg(feature = "tracing")]
+            full_noted: false,
         };
         Connection {
             link,
             half_open,
+            accepted_by: None,
             framing,
             max_message: match framing {
                 Framing::Raw => usize::MAX,
@@ -159,7 +207,9 @@ impl Connection {
             },
             max_queue: limits.queue,
             max_total_queued: limits.total_queued_bytes,
+            notes_writes: limits.idle.is_some(),
             totals,
+            received: Box::default(),
             line: Line::new(),
             outgoing: Mutex::new(outgoing),
         }
@@ -182,6 +232,19 @@ impl Connection {
         }
     }
 
+    /// Notes that the kernel has accepted something.
+    #[inline]
+    fn note_write(&self, out: &mut Outgoing) {
+        if self.notes_writes {
+            out.last_write = Some(Instant::now());
+        }
+    }
+
+    /// When something was written last. `None` if there is no idle limit.
+    pub(crate) fn last_write(&self) -> Option<Instant> {
+        if self.notes_writes { self.lock().last_write } else { None }
+    }
+
     pub(crate) fn set_subprotocol(&self, subprotocol: Option<Box<str>>) {
         self.lock().subprotocol = subprotocol;
     }
@@ -192,6 +255,43 @@ impl Connection {
 
     pub(crate) fn totals(&self) -> &BufferTotals {
         &self.totals
+    }
+
+    /// What the node's thread has received here.
+    #[inline(always)]
+    pub(crate) fn received(&self) -> &Traffic {
+        &self.received
+    }
+
+    /// Notes that a send was refused. Returns whether it is the first one since the queue drained.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn notes_full(&self) -> bool {
+        !std::mem::replace(&mut self.lock().full_noted, true)
+    }
+
+    /// How far the connection is. Waits while another thread sends.
+    pub(crate) fn state(&self) -> ConnectionState {
+        let out = self.lock();
+        match (out.phase, out.requested_end) {
+            (Phase::Closing | Phase::Closed, _) | (_, Some(RequestedEnd::Close)) => ConnectionState::Closing,
+            (Phase::Opening | Phase::Replaced, _) => ConnectionState::Opening,
+            (Phase::Finishing, _) | (Phase::Open, Some(RequestedEnd::Finish)) => ConnectionState::Finishing,
+            (Phase::Open, None) => ConnectionState::Open,
+        }
+    }
+
+    /// What was received and sent so far. Waits while another thread sends.
+    pub(crate) fn counters(&self) -> Counters {
+        let out = self.lock();
+        Counters {
+            received_messages: self.received.messages.get(),
+            received_bytes: self.received.bytes.get(),
+            sent_messages: out.counts.messages,
+            sent_bytes: out.counts.bytes,
+            queued_bytes: out.queue.len() + out.early.len() + out.delegated.len(),
+            refused_sends: out.counts.refused,
+            ..Counters::default()
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Outgoing> {
@@ -217,6 +317,7 @@ impl Connection {
         } else {
             self.send_alone(&mut out, kind, payload)
         };
+        out.count(&sent, 1);
         self.abort_on_error(&mut out, sent)
     }
 
@@ -247,35 +348,39 @@ impl Connection {
         Frames::of(self.framing, self.max_message)
     }
 
-    /// Sends whole frames, all or none of them. Returns `None` as [`Connection::send`] does.
+    /// Sends whole frames, which are so many messages: all or none of them. Returns `None` as
+    /// [`Connection::send`] does.
     ///
     /// # Errors
     ///
     /// As [`Connection::send`].
-    pub(crate) fn send_frames(&self, frames: &[u8]) -> io::Result<Option<Outcome>> {
+    pub(crate) fn send_frames(&self, frames: &[u8], messages: usize) -> io::Result<Option<Outcome>> {
         let mut out = self.lock();
         let left = self.write_delegated(&mut out);
         self.abort_on_error(&mut out, left)?;
-        match out.phase {
-            Phase::Open | Phase::Opening if out.requested_end.is_some() => Ok(Some(Outcome::Closed)),
-            Phase::Open if out.queue.is_empty() => {
-                let outcome = self.write_through(&mut out, Header::NONE, frames);
-                self.abort_on_error(&mut out, outcome).map(Some)
-            }
+        let sent = self.send_frames_alone(&mut out, frames);
+        out.count(&sent, messages);
+        self.abort_on_error(&mut out, sent)
+    }
+
+    fn send_frames_alone(&self, out: &mut Outgoing, frames: &[u8]) -> io::Result<Option<Outcome>> {
+        Ok(Some(match out.phase {
+            Phase::Open | Phase::Opening if out.requested_end.is_some() => Outcome::Closed,
+            Phase::Open if out.queue.is_empty() => self.write_through(out, Header::NONE, frames)?,
             Phase::Open | Phase::Opening => {
-                if !self.has_room(&mut out, frames.len()) {
+                if !self.has_room(out, frames.len()) {
                     return Ok(Some(Outcome::Full));
                 }
                 let queue = if out.phase == Phase::Opening { &mut out.early } else { &mut out.queue };
                 queue.push(frames);
                 self.totals.queued.fetch_add(frames.len(), Ordering::Relaxed);
                 out.owes_drained = true;
-                Ok(Some(Outcome::Queued))
+                Outcome::Queued
             }
-            Phase::Finishing => Ok(Some(Outcome::Closed)),
-            Phase::Closing | Phase::Closed => Ok(Some(refuse(&mut out))),
-            Phase::Replaced => Ok(None),
-        }
+            Phase::Finishing => Outcome::Closed,
+            Phase::Closing | Phase::Closed => refuse(out),
+            Phase::Replaced => return Ok(None),
+        }))
     }
 
     /// After an error nothing more is written, because half a frame may have been.
@@ -292,11 +397,14 @@ impl Connection {
     fn has_room(&self, out: &mut Outgoing, len: usize) -> bool {
         let waits = if out.phase == Phase::Opening { out.early.len() } else { out.queue.len() };
         let all = self.totals.queued.load(Ordering::Relaxed);
-        let over = |waits: usize, most: usize| waits > 0 && waits.saturating_add(len) > most;
+        // The last message may exceed the limit of the queue: one that is longer than the limit would
+        // otherwise be refused as long as anything is queued.
+        let queue_full = waits > 0 && waits >= self.max_queue;
+        let total_full = all > 0 && all.saturating_add(len) > self.max_total_queued;
         // With an empty queue no `Drained` could follow a refusal, and most of the message may
         // leave at once. So it is accepted.
         let may_wait = waits > 0 || out.phase == Phase::Opening;
-        let full = over(waits, self.max_queue) || (may_wait && over(all, self.max_total_queued));
+        let full = queue_full || (may_wait && total_full);
         out.owes_drained |= full;
         !full
     }
@@ -330,6 +438,8 @@ impl Connection {
             match written {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(written) => {
+                    out.counts.bytes += written as u64;
+                    self.note_write(out);
                     let of_head = written.min(head.len());
                     head = &head[of_head..];
                     rest = &rest[written - of_head..];
@@ -407,7 +517,9 @@ impl Connection {
             match self.link.write(&[IoSlice::new(out.queue.front())]) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(written) => {
+                    self.note_write(out);
                     out.queue.advance(written);
+                    out.counts.bytes += written as u64;
                     self.totals.queued.fetch_sub(written, Ordering::Relaxed);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -440,6 +552,10 @@ impl Connection {
             // Before the handshake is over, nobody waits for `Drained`.
             let open = matches!(out.phase, Phase::Open | Phase::Finishing);
             let notify = open && std::mem::take(&mut out.owes_drained);
+            #[cfg(feature = "tracing")]
+            if notify {
+                out.full_noted = false;
+            }
             Flushed::Empty { notify }
         })
     }

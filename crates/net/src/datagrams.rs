@@ -12,6 +12,7 @@ use std::sync::{OnceLock, PoisonError};
 use loom::sync::Mutex;
 
 use crate::backend::WritableSwitch;
+use crate::counters::SocketTally;
 use crate::event::Outcome;
 use crate::transport::Datagrams;
 
@@ -28,11 +29,19 @@ pub(crate) struct Socket {
     most: usize,
     /// The user has closed it: nothing more is sent.
     closed: AtomicBool,
+    pub(crate) tally: SocketTally,
 }
 
 impl Socket {
     pub(crate) fn new(datagrams: Box<dyn Datagrams>, most: usize) -> Socket {
-        Socket { datagrams, waits: Mutex::new(false), switch: OnceLock::new(), most, closed: AtomicBool::new(false) }
+        Socket {
+            datagrams,
+            waits: Mutex::new(false),
+            switch: OnceLock::new(),
+            most,
+            closed: AtomicBool::new(false),
+            tally: SocketTally::default(),
+        }
     }
 
     /// Switches to writability notifications on request.
@@ -83,7 +92,11 @@ impl Socket {
                     _ => self.attempt(|| self.datagrams.send_run(&bytes[at..end], each, to)),
                 };
                 let count = match result {
-                    Ok(bytes) => bytes.checked_div(each).unwrap_or(1).clamp(1, until - sent),
+                    Ok(bytes) => {
+                        let count = bytes.checked_div(each).unwrap_or(1).clamp(1, until - sent);
+                        self.tally.add_sent(count as u64, (count * each) as u64);
+                        count
+                    }
                     Err(Outcome::Full) => return (sent, at, Outcome::Full),
                     // A refused datagram is dropped, as the network might; the next ones are tried.
                     Err(outcome) => {
@@ -106,7 +119,10 @@ impl Socket {
             return Outcome::TooLarge;
         }
         match self.attempt(|| self.datagrams.send(datagram, to)) {
-            Ok(()) => Outcome::Sent,
+            Ok(()) => {
+                self.tally.add_sent(1, datagram.len() as u64);
+                Outcome::Sent
+            }
             Err(outcome) => outcome,
         }
     }
@@ -122,6 +138,7 @@ impl Socket {
                     // Try once more, unless the flag was set before this attempt: the node's thread
                     // may have handled the writability just before the flag was set.
                     if self.set_waits(true) {
+                        self.tally.add_refused();
                         return Err(Outcome::Full);
                     }
                 }
@@ -130,7 +147,10 @@ impl Socket {
                 Err(error) if error.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error()) => {
                     return Err(Outcome::TooLarge);
                 }
-                Err(error) => return Err(Outcome::Refused(error.kind())),
+                Err(error) => {
+                    self.tally.add_refused();
+                    return Err(Outcome::Refused(error.kind()));
+                }
             }
         }
     }

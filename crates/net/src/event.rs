@@ -2,34 +2,13 @@
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
 use std::ops::Deref;
 use std::time::Duration;
 
+use crate::Address;
 use crate::codec::websocket::Close;
 use crate::codec::{Kind, Violation};
-use crate::slab::Key;
-
-/// Identifies a connection, a listener, a datagram socket, or one peer of a shared datagram socket.
-/// Identifiers are not reused, and those of two nodes differ.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Endpoint {
-    pub(crate) key: Key,
-    /// The peer, if several peers share the socket.
-    pub(crate) remote: Option<SocketAddr>,
-}
-
-impl Endpoint {
-    pub(crate) fn new(key: Key) -> Endpoint {
-        Endpoint { key, remote: None }
-    }
-
-    /// Returns the peer's address if several peers share the socket, as with a listening UDP
-    /// socket. For all other endpoints see [`Handle::peer_address`](crate::Handle::peer_address).
-    pub fn remote(&self) -> Option<SocketAddr> {
-        self.remote
-    }
-}
+pub(crate) use crate::endpoint::Endpoint;
 
 /// Something that happened at an endpoint.
 ///
@@ -37,6 +16,9 @@ impl Endpoint {
 /// (in the order they were sent) and `Drained`, and finally one `Closed`. With
 /// [half-open](crate::Options::half_open) connections, one `Finished` may come before `Closed`; no
 /// `Message` follows it. A connection that could not be opened has `Closed` alone.
+///
+/// A peer whose connection ends before a listener has accepted it, as by a failed handshake, has
+/// `AcceptFailed` alone.
 ///
 /// A connection with [`Options::reconnect`](crate::Options::reconnect) starts over after each
 /// `Lost`, and has one `Closed` at the very end.
@@ -58,6 +40,10 @@ pub enum Event<'a, S> {
         /// The listener that accepted it.
         listener: Endpoint,
     },
+    /// A peer connected to a listener, and the connection ended before it was open: its handshake was
+    /// refused, invalid or too slow. Reported as soon as that is known. No other event has this
+    /// endpoint.
+    AcceptFailed(Box<AcceptFailure>),
     /// A message arrived. Without message framing, this is whatever one read returned.
     Message(Endpoint, Message<'a>),
     /// Everything queued at a connection has been passed to the kernel, after a send returned
@@ -97,6 +83,30 @@ pub enum Event<'a, S> {
     Signal(S),
 }
 
+/// Which connection a listener could not accept, and why.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct AcceptFailure {
+    /// The connection.
+    pub endpoint: Endpoint,
+    /// The listener. [`Handle::local_address`](crate::Handle::local_address) returns its address.
+    pub listener: Endpoint,
+    /// The peer's address in terms of the underlying transport, if it has one: to log it, or to refuse
+    /// it in future.
+    pub peer: Option<Address>,
+    /// Why the connection ended.
+    pub reason: Reason,
+}
+
+impl fmt::Display for AcceptFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.peer {
+            Some(peer) => write!(f, "{peer} was not accepted: {}", self.reason),
+            None => write!(f, "a peer without an address was not accepted: {}", self.reason),
+        }
+    }
+}
+
 /// A received message, borrowed from the node until the next event. It dereferences to `[u8]`.
 pub struct Message<'a> {
     pub(crate) bytes: Bytes<'a>,
@@ -112,7 +122,7 @@ pub(crate) enum Bytes<'a> {
 }
 
 impl Message<'_> {
-    /// Whether the message is text (valid UTF-8) or binary.
+    /// Whether the message is text (valid UTF-8, of a WebSocket) or binary.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -228,7 +238,7 @@ pub enum Late {
     /// A message was not complete within [`Limits::message_timeout`](crate::Limits).
     #[error("a message was not complete in time")]
     Message,
-    /// Nothing arrived for [`Limits::idle`](crate::Limits).
+    /// Nothing was received or written for [`Limits::idle`](crate::Limits).
     #[error("idle for too long")]
     Idle,
 }

@@ -17,6 +17,8 @@ const MAX_DATAGRAM_BYTES: usize = 65_507;
 pub(crate) struct Frames {
     bytes: Vec<u8>,
     filled: usize,
+    /// How many messages are collected.
+    messages: usize,
     /// The end of the space that is usable without [`Frames::reserve`].
     end: usize,
     shape: Shape,
@@ -57,7 +59,7 @@ impl Frames {
     }
 
     fn new(shape: Shape, most: usize) -> Frames {
-        Frames { bytes: Vec::new(), filled: 0, end: 0, shape, most }
+        Frames { bytes: Vec::new(), filled: 0, messages: 0, end: 0, shape, most }
     }
 
     /// Appends a message of `len` bytes, which `write` fills in, if there is space for it.
@@ -78,7 +80,7 @@ impl Frames {
 
     #[inline(always)]
     fn push_within<W: FnOnce(&mut [u8])>(&mut self, end: usize, len: usize, write: W) -> Result<(), W> {
-        let Frames { bytes, filled, shape, most, .. } = self;
+        let Frames { bytes, filled, messages, shape, most, .. } = self;
         let Some(room) = bytes.get_mut(*filled..end).filter(|_| len <= *most) else { return Err(write) };
         let mut key = None;
         let head = match shape {
@@ -110,6 +112,7 @@ impl Frames {
             lengths.push(len);
         }
         *filled += head + len;
+        *messages += 1;
         Ok(())
     }
 
@@ -159,6 +162,11 @@ impl Frames {
         self.most
     }
 
+    /// How many messages are collected.
+    pub(crate) fn messages(&self) -> usize {
+        self.messages
+    }
+
     /// How many bytes are collected.
     pub(crate) fn len(&self) -> usize {
         self.filled
@@ -181,15 +189,16 @@ impl Frames {
     }
 
     pub(crate) fn clear(&mut self) {
-        self.drop_first(0, self.filled);
+        self.drop_first(self.messages, self.filled);
     }
 
-    /// Removes the first `datagrams` datagrams and `bytes` bytes.
-    pub(crate) fn drop_first(&mut self, datagrams: usize, bytes: usize) {
+    /// Removes the first `messages` messages, which have `bytes` bytes.
+    pub(crate) fn drop_first(&mut self, messages: usize, bytes: usize) {
         self.bytes.copy_within(bytes..self.filled, 0);
         self.filled -= bytes;
+        self.messages -= messages;
         if let Shape::Datagrams(lengths) = &mut self.shape {
-            lengths.drain(..datagrams);
+            lengths.drain(..messages);
         }
     }
 }

@@ -58,7 +58,7 @@ fn expecting(accept: String) -> Opening {
 
 fn websocket_decoder(side: Side) -> Decoder {
     let opening = match side {
-        Side::Server => Opening::Request(Default::default()),
+        Side::Server => Opening::requested(Default::default()),
         Side::Client => expecting(ACCEPT.to_owned()),
     };
     Decoder::WebSocket(Box::new(WebSocketDecoder::new(side, opening, LIMIT, PARTS)))

@@ -1,69 +1,31 @@
 //! The handle: controls a node from any thread.
 
-use std::convert::Infallible;
 use std::fmt;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::batch::{Batch, Route};
+use crate::Address;
+use crate::batch::Batch;
 use crate::codec::Kind;
 use crate::codec::websocket::{Close, CloseError};
+use crate::counters::Counters;
+use crate::endpoint_info::EndpointInfo;
+use crate::error::Error;
 use crate::event::{Endpoint, Outcome};
+use crate::lifecycle::Stage;
 #[cfg(doc)]
 use crate::limits::Limits;
 use crate::lookup::{name, numeric, resolve};
+use crate::route::Route;
 use crate::shared::{BoundListener, Command, Resource, Shared, lock};
 use crate::signals::Timer;
+use crate::slab::Key;
+use crate::trace;
 #[cfg(feature = "tls")]
 use crate::transport::TlsInfo;
 use crate::transport::{Listening, Options, PeerCredentials};
 use crate::upgrade::UpgradeRules;
-use crate::{Address, AddressError};
-
-/// Why a connection, listener or socket could not be created.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// The address is invalid.
-    #[error(transparent)]
-    Address(#[from] AddressError),
-    /// No transport has this scheme.
-    #[error("no transport for the scheme of {address}; available: {known}")]
-    Scheme {
-        /// The requested address.
-        address: Address,
-        /// Every scheme that the node supports.
-        known: String,
-    },
-    /// The node was dropped.
-    #[error("the node is gone")]
-    Gone,
-    /// The node has reached [`Limits::connections`].
-    #[error("the limit of {0} connections is reached: Limits::connections")]
-    TooMany(usize),
-    /// The endpoint is no TLS listener of this node, or it was closed.
-    #[cfg(feature = "tls")]
-    #[error("the endpoint is no TLS listener of this node, or it was closed")]
-    NoTlsListener,
-    /// The operating system reported an error.
-    #[error("{doing} {address}: {source}")]
-    Io {
-        /// What was attempted.
-        doing: &'static str,
-        /// The address it was attempted at.
-        address: Address,
-        /// The error of the operating system.
-        source: io::Error,
-    },
-}
-
-impl From<Infallible> for Error {
-    fn from(never: Infallible) -> Error {
-        match never {}
-    }
-}
 
 /// Controls a node from any thread. Clones control the same node.
 ///
@@ -88,7 +50,8 @@ impl<S> fmt::Debug for Handle<S> {
 }
 
 impl<S> Handle<S> {
-    /// Starts to listen at an address.
+    /// Starts to listen at an address. When this returns, the kernel accepts connections there; the
+    /// node reports them as `Accepted` while it runs.
     ///
     /// For datagrams the endpoint is the socket itself; it can only send to peers from which a
     /// message has arrived. A host name is resolved before this returns, which may block; a numeric
@@ -114,6 +77,7 @@ impl<S> Handle<S> {
         Error: From<A::Error>,
     {
         let address: Address = address.try_into()?;
+        self.shared.check_running()?;
         let (transport, scheme) = self.shared.transport(&address)?;
         let failed = |source| Error::Io { doing: "listening at", address: address.clone(), source };
         let scheme = scheme.with_options(options, &self.shared.limits).map_err(failed)?;
@@ -129,7 +93,8 @@ impl<S> Handle<S> {
                     listener,
                     scheme,
                     half_open: options.half_open,
-                    upgrades: Arc::new(UpgradeRules::new(options)),
+                    upgrades: Arc::new(UpgradeRules::new(&options.subprotocols, options.on_upgrade.as_ref())),
+                    tally: Arc::default(),
                 });
                 let key = self.shared.insert(Resource::Listener(bound.clone()));
                 lock(&self.shared.commands).push(Command::Watch(key));
@@ -142,10 +107,12 @@ impl<S> Handle<S> {
                 key
             }
         };
-        self.shared.unless_gone(key).map(Endpoint::new)
+        let endpoint = self.shared.unless_gone(key).map(Endpoint::new)?;
+        trace::listening(endpoint, || self.local_address(endpoint).unwrap_or(address));
+        Ok(endpoint)
     }
 
-    /// Starts to connect. `Connected` reports success, `Closed` reports failure.
+    /// Starts to connect, and returns at once. `Connected` reports success, `Closed` reports failure.
     ///
     /// What is sent before `Connected` is queued, up to the limits. A datagram socket is usable at
     /// once and has no such event.
@@ -176,9 +143,10 @@ impl<S> Handle<S> {
         Error: From<A::Error>,
     {
         let address: Address = address.try_into()?;
+        self.shared.check_running()?;
         self.shared.transport(&address)?;
         let most = self.shared.limits.connections;
-        if self.shared.count() >= most {
+        if self.shared.connections() >= most {
             return Err(Error::TooMany(most));
         }
         let failed = |source| Error::Io { doing: "connecting to", address: address.clone(), source };
@@ -188,13 +156,19 @@ impl<S> Handle<S> {
             Some(name) => self.shared.begin_by_name(&address, name, options),
             None => resolve(dialled).and_then(|to| self.shared.begin(&address, to, options)),
         };
-        self.shared.unless_gone(key.map_err(failed)?).map(Endpoint::new)
+        let endpoint = self.shared.unless_gone(key.map_err(failed)?).map(Endpoint::new)?;
+        trace::connecting(endpoint, &address);
+        Ok(endpoint)
     }
 
-    /// Sends a message, all of it or nothing. Never blocks.
+    /// Sends a message, all of it or nothing. Never waits for the peer.
+    ///
+    /// If nothing is queued, this is one system call, which takes the message from the caller's
+    /// memory; otherwise the message is copied to the queue. While another thread sends on the same
+    /// connection, this waits for its system call or shares it.
     ///
     /// Messages of one thread to one endpoint keep their order. An accepted message is lost only if
-    /// the connection ends before the peer has received it.
+    /// the connection ends before the peer has received it. See [`Outcome`] for what else may happen.
     pub fn send(&self, to: Endpoint, message: &[u8]) -> Outcome {
         self.send_kind(to, Kind::Binary, message)
     }
@@ -209,6 +183,10 @@ impl<S> Handle<S> {
         loop {
             return match self.shared.route(to.key) {
                 Some(Route::Stream(connection)) => match connection.send(kind, message) {
+                    Ok(Some(Outcome::Full)) => {
+                        trace::full(to, &connection);
+                        Outcome::Full
+                    }
                     Ok(Some(outcome)) => outcome,
                     Ok(None) => continue,
                     Err(error) => {
@@ -224,12 +202,13 @@ impl<S> Handle<S> {
     }
 
     /// Creates a batch, which sends several messages together. For many small messages this is
-    /// several times faster.
+    /// several times faster. The batch allocates up to 64 KiB when it is filled; keep it for further
+    /// messages.
     pub fn batch(&self, to: Endpoint) -> Batch<S> {
-        Batch::new(self, to)
+        Batch::new(self.shared.clone(), to)
     }
 
-    /// Closes a connection, a listener or a socket. From now on a send to it returns
+    /// Closes a connection, a listener or a socket. Returns at once; from now on a send to it returns
     /// [`Outcome::Closed`].
     ///
     /// What is queued at a connection is written first, for at most [`Limits::flush`]; a connection
@@ -261,7 +240,7 @@ impl<S> Handle<S> {
     }
 
     /// Ends the sending direction: what is queued is written, then the peer is notified that no
-    /// more follows.
+    /// more follows. Returns at once; there is no time limit.
     ///
     /// Messages from the peer are still delivered until it ends its direction too, which `Closed`
     /// reports. [`Handle::close`] does not wait for that.
@@ -283,6 +262,7 @@ impl<S> Handle<S> {
     }
 
     /// Stops reading from a connection or a datagram socket, or stops accepting at a listener.
+    /// Returns at once.
     ///
     /// Back-pressure then makes a connection's peer wait; for a datagram socket the kernel drops
     /// what arrives. The pause takes effect after the current read: up to [`Limits::read_budget`] bytes
@@ -297,7 +277,7 @@ impl<S> Handle<S> {
         self.set_paused(endpoint, true);
     }
 
-    /// Resumes reading after [`Handle::pause`].
+    /// Resumes reading after [`Handle::pause`]. Returns at once; nothing was lost of a connection.
     pub fn resume(&self, endpoint: Endpoint) {
         self.set_paused(endpoint, false);
     }
@@ -308,21 +288,19 @@ impl<S> Handle<S> {
         }
     }
 
-    /// Returns the local address, with the port that the system chose.
+    /// Returns the local address, with the port that the system chose, or `None` once the endpoint
+    /// has ended. Costs one system call.
     pub fn local_address(&self, endpoint: Endpoint) -> Option<Address> {
-        self.shared.resource(endpoint.key, |resource| match resource {
-            Resource::Stream(connection) => connection.link.local(),
-            Resource::Datagrams(socket) => socket.datagrams.local(),
-            Resource::Listener(bound) => bound.scheme.address(&bound.listener.local()?),
-        })
+        self.shared.resource(endpoint.key, Resource::local)
     }
 
     /// Returns the peer's address in terms of the underlying transport, or `None` once the
-    /// connection has ended or its peer is gone.
+    /// connection has ended or its peer is gone. Costs one system call; to log the address at the end
+    /// of a connection, keep it.
     pub fn peer_address(&self, endpoint: Endpoint) -> Option<Address> {
         match endpoint.remote {
             Some(remote) => format!("udp://{remote}").parse().ok(),
-            None => self.shared.connection(endpoint.key)?.link.peer(),
+            None => self.shared.resource(endpoint.key, Resource::peer),
         }
     }
 
@@ -368,7 +346,76 @@ impl<S> Handle<S> {
         set.ok_or(Error::NoTlsListener)
     }
 
-    /// Queues a signal behind the events that are already there. Signals do not delay
+    /// Returns all endpoints that exist now, with their kinds and addresses, in no particular order.
+    /// Single peers of a shared datagram socket are not listed.
+    ///
+    /// Endpoints may appear and end while this runs, which takes two system calls for each endpoint.
+    /// Other threads go on meanwhile. Waits while another thread sends, for one system call at each
+    /// connection at most. For values of your own by endpoint see
+    /// [`EndpointMap`](crate::EndpointMap).
+    ///
+    /// ```
+    /// use estafette_net::{EndpointKind, Node};
+    ///
+    /// let node = Node::<()>::new()?;
+    /// let handle = node.handle();
+    /// handle.listen("tcp+msg://127.0.0.1:0")?;
+    /// for info in handle.endpoints() {
+    ///     assert_eq!(info.kind, EndpointKind::Listener);
+    ///     println!("{:?}", info.local);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn endpoints(&self) -> Vec<EndpointInfo> {
+        let info = |(key, resource): (Key, Resource)| EndpointInfo {
+            endpoint: Endpoint::new(key),
+            kind: resource.kind(),
+            local: resource.local(),
+            peer: resource.peer(),
+        };
+        self.shared.all().into_iter().map(info).collect()
+    }
+
+    /// Returns the counters of the node: the sum over all its endpoints, with those that have ended.
+    ///
+    /// The figures are those of this moment, except that the received messages of one read are
+    /// counted when they have been delivered. Takes some 10 ns for each endpoint; meanwhile no
+    /// endpoint can be created or removed. Waits while another thread sends, for one system call at
+    /// each connection at most. Messages cost the same whether the counters are read or not.
+    ///
+    /// ```
+    /// # use estafette_net::{Event, Node};
+    /// # let mut node = Node::<()>::new()?;
+    /// # let handle = node.handle();
+    /// # let listener = handle.listen("tcp+msg://127.0.0.1:0")?;
+    /// # let client = handle.connect(handle.local_address(listener).ok_or("no address")?)?;
+    /// # handle.send(client, b"hello");
+    /// # node.run(|event| if let Event::Message(..) = event { handle.stop() })?;
+    /// let all = handle.counters();
+    /// assert_eq!((all.accepted, all.sent_messages, all.queued_bytes), (1, 1, 0));
+    /// let sent = handle.counters_of(client).ok_or("the connection has ended")?;
+    /// assert_eq!(sent.sent_bytes, 9); // a length of four bytes, and the message
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn counters(&self) -> Counters {
+        self.shared.counters()
+    }
+
+    /// Returns the counters of one endpoint, or `None` once it has ended. For a listener: the sum
+    /// over the connections that it accepted, with those that have ended. For one peer of a socket
+    /// that is shared by several peers: those of the socket.
+    ///
+    /// As [`Handle::counters`], but takes some 10 ns, and for a listener some 10 ns for each
+    /// endpoint of the node. A connection that reconnects goes on counting.
+    pub fn counters_of(&self, endpoint: Endpoint) -> Option<Counters> {
+        self.shared.counters_of(endpoint.key)
+    }
+
+    /// Queues a signal for the node's thread. It is delivered once, as [`Event::Signal`](crate::Event::Signal),
+    /// unless the node is dropped first. Returns at once; there is no limit to how many may wait.
+    /// Costs an allocation now and then, and a system call if the node sleeps.
+    ///
+    /// The signal has its place behind the events that are already there. Signals do not delay
     /// [`Handle::close`] and similar calls. To send something in reaction to a signal before
     /// closing, call `close` after the signal was delivered.
     pub fn signal(&self, signal: S) {
@@ -376,13 +423,13 @@ impl<S> Handle<S> {
         self.shared.wake();
     }
 
-    /// Queues a signal ahead of every event whose delivery has not begun.
+    /// As [`Handle::signal`], but ahead of every event whose delivery has not begun.
     pub fn signal_first(&self, signal: S) {
         lock(&self.shared.signals).urgent.push_back(signal);
         self.shared.wake();
     }
 
-    /// Delivers a signal after a delay: never early, and signals arrive in the order of their
+    /// As [`Handle::signal`], but after a delay: never early, and signals arrive in the order of their
     /// times. The returned [`Timer`] can cancel it; dropping it has no effect.
     pub fn signal_after(&self, delay: Duration, signal: S) -> Timer {
         let timer = lock(&self.shared.signals).push_timed(delay, signal);
@@ -399,8 +446,70 @@ impl<S> Handle<S> {
         lock(&self.shared.signals).take_timed(timer)
     }
 
+    /// Ends the node in order. Returns at once: the node's thread does the work while it runs.
+    ///
+    /// Listeners stop accepting. Every connection is closed as by [`Handle::close`], with `within`
+    /// in place of [`Limits::flush`]: it writes its queue and waits until its peer has ended the
+    /// connection too. A WebSocket peer receives the code 1001 ("going away"). When `within` has
+    /// passed, what is left is cut. Each endpoint is reported as `Closed`. After the last one
+    /// [`Node::run`](crate::Node::run) returns, and [`Node::next`](crate::Node::next) and
+    /// [`AsyncNode::next`](crate::AsyncNode) return `None`, as after [`Handle::stop`]. A loop by
+    /// [`Node::poll`](crate::Node::poll) asks [`Handle::has_shut_down`].
+    ///
+    /// What may be lost:
+    ///
+    /// - What this side has queued, if a peer does not read it within the time. `Closed` then says
+    ///   [`Reason::Unwritten`](crate::Reason::Unwritten) and how many bytes.
+    /// - Messages of peers that were not delivered when the node handles this, which it does before
+    ///   it delivers the next message.
+    /// - Connections in the backlog of a listener, which the kernel resets, and those whose
+    ///   handshake is not over. Connections that were started here with something to send open
+    ///   first, and write it.
+    ///
+    /// To answer requests that are in progress, close the listeners first, and call this when the
+    /// last answer is sent.
+    ///
+    /// Listening and connecting fail with [`Error::ShuttingDown`] from now on. A second call can
+    /// only shorten the time: `shutdown(Duration::ZERO)` cuts at once.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use estafette_net::{Event, Node};
+    ///
+    /// let mut node = Node::<()>::new()?;
+    /// let handle = node.handle();
+    /// let listener = handle.listen("ws://127.0.0.1:0")?;
+    /// let client = handle.connect(handle.local_address(listener).ok_or("no address")?)?;
+    /// handle.send(client, b"the last message");
+    /// let mut closed = 0;
+    /// node.run(|event| match event {
+    ///     Event::Message(_, message) => {
+    ///         assert_eq!(*message, *b"the last message");
+    ///         handle.shutdown(Duration::from_secs(10));
+    ///     }
+    ///     Event::Closed { .. } => closed += 1,
+    ///     _ => {}
+    /// })?;
+    /// assert!(handle.has_shut_down());
+    /// assert_eq!(closed, 3); // the listener and both ends of the connection
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shutdown(&self, within: Duration) {
+        self.shared.request_shutdown(within);
+    }
+
+    /// Whether a [`Handle::shutdown`] is over: every endpoint was closed and reported.
+    pub fn has_shut_down(&self) -> bool {
+        self.shared.lifecycle.stage() == Stage::ShutDown
+    }
+
     /// Makes [`Node::run`](crate::Node::run) return after the current event. This neither closes
     /// connections nor writes what is queued; dropping the node afterwards discards the queues.
+    ///
+    /// Dropping the node also removes the files of its UNIX sockets. A process that a signal ends drops
+    /// nothing. So a program that listens at a path should call this when SIGTERM or SIGINT arrives,
+    /// for example with `tokio::signal` or the crate `signal-hook`. A file that stays behind does no
+    /// harm: the next listener at its path replaces it.
     pub fn stop(&self) {
         self.shared.stopped.store(true, Ordering::SeqCst);
         self.shared.wake();
@@ -414,6 +523,7 @@ pub(crate) fn usual_farewell() -> Close {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
     use std::sync::Mutex;
 
     use super::*;

@@ -20,7 +20,7 @@ use crate::codec::{Decoder, Fault, Item, Kind};
 use crate::connection::Connection;
 use crate::event::{Late, Reason};
 use crate::limits::Limits;
-use crate::reconnect::ReconnectState;
+use crate::reconnecting::ReconnectState;
 use crate::shared::Origin;
 use crate::slab::Key;
 
@@ -30,6 +30,11 @@ pub(crate) const SHARED: usize = 256 << 10;
 const LONG: usize = SHARED / 2;
 /// The initial size of that memory. It doubles as the message arrives.
 const FIRST: usize = 64 << 10;
+
+/// The bounds of what one read may return. It begins small, so that a connection whose messages take
+/// long has little left when its time is over, and doubles with each turn that was not interrupted.
+const MIN_READ: usize = 2 << 10;
+const FIRST_READ: usize = 32 << 10;
 
 /// How many pings are answered one by one in a turn. Of further ones only the latest is answered,
 /// as section 5.5.3 of RFC 6455 allows: each pong is a system call, and a buffer holds some 40,000
@@ -72,7 +77,8 @@ pub(crate) struct Incoming {
     unanswered: Option<Box<[u8]>>,
     /// Set while the connection is closing.
     pub(crate) ending: Option<Box<Ending>>,
-    /// When the connection started to open or, once open, when it last received something.
+    /// When the connection started to open or, once open, when it last received something. With an
+    /// idle limit, also when something was last sent, as of the last deadline.
     pub(crate) since: Instant,
     /// When the incomplete message began.
     pub(crate) unfinished_since: Option<Instant>,
@@ -85,6 +91,8 @@ pub(crate) struct Incoming {
     need: usize,
     /// What this connection has added to `BufferTotals::unfinished`.
     counted: usize,
+    /// How many bytes one read may return.
+    read_size: u32,
 }
 
 /// The state of the sending direction, as far as the user asked to finish it.
@@ -123,6 +131,8 @@ pub(crate) struct Window {
     end: usize,
     /// How many bytes may still be read in this turn.
     budget: usize,
+    /// How many bytes were there at its start, and were read since.
+    taken: usize,
     /// How many pings were received in this turn.
     pings: u32,
     /// Whether the link may have more to read.
@@ -139,6 +149,7 @@ impl Window {
 
     pub(crate) fn spend(&mut self, bytes: usize) {
         self.budget = self.budget.saturating_sub(bytes);
+        self.taken = self.taken.saturating_add(bytes);
     }
 
     /// The range behind the last message in the shared buffer.
@@ -215,6 +226,7 @@ impl Incoming {
             left: 0,
             need: 0,
             counted: 0,
+            read_size: FIRST_READ as u32,
         }
     }
 
@@ -235,6 +247,15 @@ impl Incoming {
         let message = self.unfinished_since.map(|since| (after(since, limits.message_timeout), Some(Late::Message)));
         let idle = limits.idle.map(|idle| (after(self.since, idle), Some(Late::Idle)));
         message.into_iter().chain(idle).min_by_key(|(at, _)| *at)
+    }
+
+    /// Takes what was sent since the last deadline into account: such a connection is not idle.
+    pub(crate) fn note_writes(&mut self) {
+        if self.opening.is_none()
+            && let Some(at) = self.connection.last_write()
+        {
+            self.since = self.since.max(at);
+        }
     }
 
     /// Whether reading is suspended.
@@ -259,6 +280,8 @@ impl Incoming {
             window.end = self.filled;
             self.release();
         }
+        window.taken = window.rest().len();
+        self.read_size = (2 * self.read_size).min(SHARED as u32);
         window
     }
 
@@ -299,14 +322,46 @@ impl Incoming {
         now: Instant,
     ) -> Progress {
         let progress = self.decode_and_read(buffer, window, limits, now);
-        let goes_on = matches!(progress, Progress::Message(..) | Progress::Open);
-        if !goes_on
-            && let Some(payload) = self.unanswered.take()
+        if !matches!(progress, Progress::Message(..) | Progress::Open) {
+            self.answer_last_ping();
+        }
+        progress
+    }
+
+    /// Answers the last of many pings, at the end of a turn.
+    fn answer_last_ping(&mut self) {
+        if let Some(payload) = self.unanswered.take()
             && let Err(error) = self.connection.pong(&payload)
         {
             self.failed.get_or_insert(error);
         }
-        progress
+    }
+
+    /// Ends a turn early. What was read and not delivered is kept like an incomplete message. Returns
+    /// `None` if that would take more than half of the memory for those: then the turn has to go on,
+    /// because the peer has done nothing wrong.
+    pub(crate) fn interrupt(
+        &mut self,
+        buffer: &[u8],
+        window: &mut Window,
+        limits: &Limits,
+        now: Instant,
+    ) -> Option<Progress> {
+        let rest = window.rest().len();
+        let unfinished = self.connection.totals().unfinished.load(Ordering::Relaxed);
+        if rest > 0 && unfinished.saturating_add(rest) > limits.unfinished / 2 {
+            return None;
+        }
+        if rest > 0 {
+            // As much as was delivered: the next turn doubles it.
+            let delivered = window.taken - rest;
+            self.read_size = (delivered / 2).clamp(MIN_READ, SHARED) as u32;
+        }
+        self.answer_last_ping();
+        Some(match self.keep(buffer, window, limits, now) {
+            Ok(()) => Progress::Yield,
+            Err(reason) => Progress::End(reason, Vec::new()),
+        })
     }
 
     /// As [`Incoming::advance`], without that last pong.
@@ -437,7 +492,9 @@ impl Incoming {
                 buffer.copy_within(window.start..window.end, 0);
                 (window.start, window.end) = (0, window.end - window.start);
             }
-            &mut buffer[window.end..]
+            let most = window.budget.min(self.read_size as usize);
+            let end = buffer.len().min(window.end + most);
+            &mut buffer[window.end..end]
         };
         let capacity = space.len();
         match self.connection.link.read(space) {
@@ -455,6 +512,7 @@ impl Incoming {
                 } else {
                     window.end += read;
                 }
+                self.connection.received().bytes.add(read as u64);
                 window.spend(read);
                 window.more = read == capacity || self.read_to_end || !self.connection.link.short_read_is_last();
             }

@@ -1,21 +1,203 @@
 //! An event-driven network node for TCP, UDP, UNIX sockets, WebSocket and in-process pipes. One
 //! thread serves every connection, as byte streams or as messages.
 //!
-//! ```no_run
+//! # The node
+//!
+//! A [`Node`] owns the connections of one thread. A [`Handle`] controls it, from any thread and from
+//! inside the callback. An [`Address`] is a URL whose scheme chooses the transport: `tcp://` is a
+//! stream of bytes, `tcp+msg://` keeps the boundaries of messages, and so on. What happens is an
+//! [`Event`] of an [`Endpoint`].
+//!
+//! ```
 //! use estafette_net::{Event, Node};
 //!
 //! let mut node = Node::<()>::new()?;
 //! let handle = node.handle();
-//! handle.listen("tcp+msg://127.0.0.1:4000")?; // or ws://, unix+msg:///tmp/a.sock, inproc://, udp://
+//! let server = handle.listen("tcp+msg://127.0.0.1:0")?;
+//! let client = handle.connect(handle.local_address(server).ok_or("no address")?)?;
+//! handle.send(client, b"hello"); // queued until the connection is open
 //! node.run(|event| match event {
-//!     Event::Message(from, message) => {
-//!         if !handle.send(from, &message).is_accepted() {
-//!             handle.close(from); // this peer sends faster than it reads
-//!         }
+//!     Event::Message(_, message) => {
+//!         assert_eq!(&message[..], b"hello");
+//!         handle.stop();
 //!     }
-//!     Event::Closed { endpoint, reason } => println!("{endpoint:?}: {reason}"),
 //!     _ => {}
 //! })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`Node::run`] calls back with each event. [`Node::poll`] and [`Node::next`] are for loops of your
+//! own, and `AsyncNode` (feature `tokio`) for a task of a tokio runtime.
+//!
+//! # A server
+//!
+//! One node listens at any number of addresses, of any transports. [`Limits`] bound what peers can
+//! make it spend. [`EndpointMap`] holds what the program knows about each connection.
+//!
+//! ```no_run
+//! use estafette_net::{EndpointMap, Event, Limits, Node};
+//!
+//! let mut limits = Limits::default();
+//! limits.connections = 1000;
+//! let mut node = Node::<()>::with_limits(limits)?;
+//! let handle = node.handle();
+//! handle.listen("tcp+msg://0.0.0.0:4000")?;
+//! handle.listen("ws://0.0.0.0:4001")?;
+//! handle.listen("unix+msg:///run/counter.sock")?;
+//! let mut counts = EndpointMap::new();
+//! node.run(|event| match event {
+//!     Event::Accepted { endpoint, .. } => drop(counts.insert(endpoint, 0_u64)),
+//!     Event::Message(from, _) => {
+//!         if let Some(count) = counts.get_mut(from) {
+//!             *count += 1;
+//!             if !handle.send(from, &count.to_be_bytes()).is_accepted() {
+//!                 handle.close(from); // this peer sends faster than it reads
+//!             }
+//!         }
+//!     }
+//!     Event::Closed { endpoint, reason } => {
+//!         println!("{endpoint:?} after {:?} messages: {reason}", counts.remove(endpoint));
+//!     }
+//!     _ => {}
+//! })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # A client
+//!
+//! [`Handle::connect`] returns at once. `Connected` reports success, `Closed` failure. With
+//! [`Options::reconnect`] a lost connection is opened again, under the same endpoint.
+//!
+//! ```no_run
+//! use estafette_net::{Event, Node, Options, Reconnect};
+//!
+//! let mut node = Node::<()>::new()?;
+//! let handle = node.handle();
+//! let options = Options::default().reconnect(Reconnect::default());
+//! let server = handle.connect_with("tcp+msg://example.org:4000", &options)?;
+//! node.run(|event| match event {
+//!     Event::Connected(_) => println!("the first message: {:?}", handle.send(server, b"hello")),
+//!     Event::Message(_, message) => println!("{} bytes", message.len()),
+//!     Event::Lost { reason, again_in, .. } => println!("{reason}; again in {again_in:?}"),
+//!     Event::Closed { .. } => handle.stop(),
+//!     _ => {}
+//! })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Back-pressure
+//!
+//! A send never waits. What the kernel does not accept at once is queued, up to [`Limits::queue`];
+//! then a send returns [`Outcome::Full`]. [`Event::Drained`] follows when the queue is empty. So a
+//! program sends until `Full`, and continues at `Drained`. Towards its peers, [`Handle::pause`] makes
+//! a node stop reading, and the peer's own sends then wait or become `Full`.
+//!
+//! ```
+//! # use estafette_net::{Event, Node, Outcome};
+//! # let mut node = Node::<()>::new()?;
+//! # let handle = node.handle();
+//! # let listener = handle.listen("tcp+msg://127.0.0.1:0")?;
+//! let to = handle.connect(handle.local_address(listener).ok_or("no address")?)?;
+//! let (mut sent, mut received) = (0, 0);
+//! node.run(|event| {
+//!     match event {
+//!         Event::Connected(_) | Event::Drained(_) => {
+//!             while sent < 100 && handle.send(to, &[0; 100_000]).is_accepted() {
+//!                 sent += 1;
+//!             }
+//!         }
+//!         Event::Message(..) => received += 1,
+//!         _ => {}
+//!     }
+//!     if received == 100 {
+//!         handle.stop();
+//!     }
+//! })?;
+//! # assert_eq!(sent, 100);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # WebSocket routes
+//!
+//! [`Options::on_upgrade`] decides about each request before there is a WebSocket: by path, headers,
+//! cookies, `Origin` and the peer's address. A refused request gets an HTTP status.
+//! `examples/chat_server.rs` is a server with rooms, tokens and a page.
+//!
+//! ```no_run
+//! use estafette_net::{Node, Options, UpgradeResponse};
+//!
+//! let node = Node::<()>::new()?;
+//! let options = Options::default().on_upgrade(|request| match request.path() {
+//!     "/feed" if request.header("Authorization") == Some("Bearer secret") => UpgradeResponse::accept(),
+//!     "/feed" => UpgradeResponse::reject(401, "a token is needed").header("WWW-Authenticate", "Bearer"),
+//!     _ => UpgradeResponse::reject(404, "nothing is here"),
+//! });
+//! node.handle().listen_with("ws://127.0.0.1:4000", &options)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # TLS
+//!
+//! With the feature `tls`, `tls://`, `tls+msg://` and `wss://` encrypt by rustls. A client trusts the
+//! roots of the system, and needs no more than the address. A listener needs a certificate:
+//! `Options::tls_server`. rustls is re-exported; `examples/tls_echo.rs` makes a test certificate.
+//!
+#![cfg_attr(feature = "tls", doc = "```no_run")]
+#![cfg_attr(not(feature = "tls"), doc = "```ignore")]
+//! use std::sync::Arc;
+//! use estafette_net::rustls::ServerConfig;
+//! use estafette_net::rustls::crypto::ring::default_provider;
+//! use estafette_net::rustls::pki_types::pem::PemObject;
+//! use estafette_net::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+//! use estafette_net::{Node, Options};
+//!
+//! let node = Node::<()>::new()?;
+//! let certificates = CertificateDer::pem_file_iter("certificate.pem")?.collect::<Result<_, _>>()?;
+//! let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+//!     .with_safe_default_protocol_versions()?
+//!     .with_no_client_auth()
+//!     .with_single_cert(certificates, PrivateKeyDer::from_pem_file("key.pem")?)?;
+//! node.handle().listen_with("wss://0.0.0.0:443", &Options::default().tls_server(Arc::new(config)))?;
+//! let client = node.handle().connect("wss://example.org/feed")?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Shutdown
+//!
+//! Dropping a node discards what is queued. [`Handle::shutdown`] ends it in order: listeners stop,
+//! connections write their queues and are closed, and after a deadline the rest is cut. Then `run`
+//! returns.
+//!
+//! ```
+//! use std::time::Duration;
+//! use estafette_net::{Event, Node};
+//!
+//! let mut node = Node::<&str>::new()?;
+//! let handle = node.handle();
+//! handle.listen("tcp+msg://127.0.0.1:0")?;
+//! handle.signal_after(Duration::from_millis(1), "stop"); // in place of SIGTERM
+//! node.run(|event| match event {
+//!     Event::Signal("stop") => handle.shutdown(Duration::from_secs(10)),
+//!     Event::Closed { reason, .. } => println!("{reason}"),
+//!     _ => {}
+//! })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Counters
+//!
+//! Messages, bytes, queued bytes, refused sends and connections are counted for the node
+//! ([`Handle::counters`]), each listener and each connection ([`Handle::counters_of`]).
+//! [`Handle::endpoints`] lists what there is. The feature `tracing` says what happens to endpoints.
+//!
+//! ```
+//! # use estafette_net::Node;
+//! # let node = Node::<()>::new()?;
+//! # let handle = node.handle();
+//! for info in handle.endpoints() {
+//!     println!("{:?} {:?}: {:?}", info.kind, info.peer, handle.counters_of(info.endpoint));
+//! }
+//! println!("{:?}", handle.counters());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -26,7 +208,7 @@
 //! - **Loss.** An accepted message (see [`Outcome::is_accepted`]) is lost only in three cases: its
 //!   connection ends first ([`Event::Closed`]), its connection is lost and reconnects
 //!   ([`Event::Lost`]), or the node is dropped. For an orderly end, call [`Handle::close`] and keep
-//!   running the node until `Closed` arrives. The network may lose, duplicate and reorder
+//!   running the node until `Closed` arrives, or [`Handle::shutdown`]. The network may lose, duplicate and reorder
 //!   datagrams.
 //! - **Blocking.** Only [`Node::run`], [`Node::poll`] and [`Node::next`] block, and listening at a
 //!   host name, which resolves that name first. What cannot be written at once is queued, up to
@@ -60,7 +242,12 @@ mod codec;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod connection;
+mod counters;
 mod datagrams;
+mod endpoint;
+mod endpoint_info;
+mod endpoint_map;
+mod error;
 mod event;
 mod frames;
 #[cfg(any(test, fuzzing))]
@@ -68,18 +255,24 @@ mod frames;
 pub mod fuzzing;
 mod handle;
 mod incoming;
+mod lifecycle;
 mod limits;
 mod line;
+mod lock;
 mod lookup;
 mod node;
 mod proxy;
 mod queue;
 mod reconnect;
+mod reconnecting;
+mod route;
 mod run;
 mod scheme;
 mod shared;
 mod signals;
 mod slab;
+mod slice;
+mod trace;
 mod transport;
 mod upgrade;
 
@@ -87,8 +280,13 @@ pub use address::{Address, AddressError, Place};
 pub use batch::Batch;
 pub use codec::websocket::{Close, CloseError};
 pub use codec::{Kind, Violation};
-pub use event::{Endpoint, Event, Late, Message, Outcome, Reason};
-pub use handle::{Error, Handle};
+pub use counters::Counters;
+pub use endpoint::Endpoint;
+pub use endpoint_info::{ConnectionState, EndpointInfo, EndpointKind};
+pub use endpoint_map::EndpointMap;
+pub use error::Error;
+pub use event::{AcceptFailure, Event, Late, Message, Outcome, Reason};
+pub use handle::Handle;
 pub use limits::Limits;
 #[cfg(feature = "tokio")]
 pub use node::AsyncNode;
@@ -105,4 +303,4 @@ pub use transport::TlsInfo;
 pub use transport::{
     Datagrams, Link, Listener, Listening, Opened, Options, PeerCredentials, Received, Transport, WriteInterest,
 };
-pub use upgrade::{HandshakeError, Headers};
+pub use upgrade::{HandshakeError, Headers, UpgradeHook, UpgradeRequest, UpgradeResponse};

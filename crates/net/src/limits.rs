@@ -24,7 +24,7 @@ pub struct Limits {
     /// How many bytes may be queued at a connection before a send returns
     /// [`Outcome::Full`](crate::Outcome::Full). Default: 1 MiB.
     ///
-    /// A message is always accepted if the queue is empty, so the queue may hold up to
+    /// A message of any length is accepted while fewer bytes are queued, so the queue may hold up to
     /// [`Limits::message`] more. Threads that send at the moment when the queue starts to fill may
     /// add up to 128 KiB.
     pub queue: usize,
@@ -33,8 +33,9 @@ pub struct Limits {
     /// How many bytes of incomplete messages all connections of a node may buffer together.
     /// Default: 256 MiB. The connection that exceeds this is closed.
     pub unfinished: usize,
-    /// The most connections at a time, including those that are being opened. Default: 65,536.
-    /// Further ones wait in the listeners' backlogs.
+    /// The most connections at a time, including those that are being opened or closed. Default:
+    /// 65,536. Further ones wait in the listeners' backlogs. Listeners and datagram sockets do not
+    /// count.
     pub connections: usize,
     /// The most connections a listener accepts per second. Default: 100,000.
     pub accepts: u32,
@@ -42,13 +43,21 @@ pub struct Limits {
     pub handshake: Duration,
     /// How long a message may take from its first byte to its last. Default: 60 s.
     pub message_timeout: Duration,
-    /// A connection that receives nothing for this long is closed. Default: no limit.
+    /// A connection that receives nothing, and to which nothing can be written, for this long is
+    /// closed. Default: no limit. What waits in a queue because the peer does not read does not count
+    /// as written.
     pub idle: Option<Duration>,
     /// How long a connection closed on this side may go on writing its queue. Default: 5 s.
     pub flush: Duration,
     /// How many bytes are read from a connection before other connections get their turn. Default:
     /// 256 KiB.
     pub read_budget: usize,
+    /// How long the messages of a connection are delivered before other connections get their turn.
+    /// Default: 500 us.
+    ///
+    /// The clock is read once for several messages, so a turn may take a little longer: up to 16
+    /// messages where each takes longer than this.
+    pub time_slice: Duration,
 }
 
 impl Default for Limits {
@@ -66,6 +75,7 @@ impl Default for Limits {
             idle: None,
             flush: Duration::from_secs(5),
             read_budget: 256 << 10,
+            time_slice: Duration::from_micros(500),
         }
     }
 }

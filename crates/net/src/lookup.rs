@@ -12,10 +12,9 @@ use std::thread;
 
 use crate::Address;
 use crate::address::literal;
-use crate::backend::Registry;
 use crate::connection::Connection;
 use crate::datagrams::Socket;
-use crate::shared::{Command, lock};
+use crate::lock::lock;
 use crate::slab::Key;
 
 /// How many names of a node are resolved at a time.
@@ -90,21 +89,23 @@ struct Queue {
 /// The function that resolves a host.
 pub(crate) type Resolver = Arc<dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync>;
 
+/// The function that gets a result, in the thread of the lookup.
+type Report = Box<dyn Fn(Key, LookupOwner, io::Result<Vec<SocketAddr>>) + Send + Sync>;
+
 /// The lookups of a node.
 pub(crate) struct Lookups {
     pub(crate) resolver: Resolver,
-    /// Where results go, and how the node is woken.
-    commands: Arc<Mutex<Vec<Command>>>,
-    registry: Arc<dyn Registry>,
+    report: Report,
     queue: Mutex<Queue>,
 }
 
 impl Lookups {
-    pub(crate) fn new(commands: Arc<Mutex<Vec<Command>>>, registry: Arc<dyn Registry>) -> Lookups {
-        Lookups { resolver: Arc::new(addresses), commands, registry, queue: Mutex::default() }
+    /// `report` gets the results.
+    pub(crate) fn new(report: Report) -> Lookups {
+        Lookups { resolver: Arc::new(addresses), report, queue: Mutex::default() }
     }
 
-    /// Starts a lookup. [`Command::Found`] carries the result.
+    /// Starts a lookup.
     ///
     /// # Errors
     ///
@@ -143,12 +144,6 @@ impl Lookups {
         queue.threads -= 1;
         None
     }
-
-    fn report(&self, lookup: Lookup, found: io::Result<Vec<SocketAddr>>) {
-        lock(&self.commands).push(Command::Found(lookup.key, lookup.waiting, found));
-        // Wakes the node whether it sleeps or not: a wait that begins later ends at once.
-        self.registry.wake();
-    }
 }
 
 /// The body of a lookup thread.
@@ -156,7 +151,7 @@ fn work(lookups: &Weak<Lookups>) {
     while let Some((lookup, resolver)) = lookups.upgrade().and_then(|all| Some((all.next()?, all.resolver.clone()))) {
         let found = resolver(&lookup.host, lookup.port);
         if let Some(lookups) = lookups.upgrade() {
-            lookups.report(lookup, found);
+            (lookups.report)(lookup.key, lookup.waiting, found);
         }
     }
 }

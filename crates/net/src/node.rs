@@ -2,6 +2,7 @@
 
 #[cfg(feature = "tokio")]
 mod async_node;
+mod counting;
 mod deadlines;
 mod delivery;
 mod ending;
@@ -13,6 +14,7 @@ mod opening;
 mod orders;
 mod pausing;
 mod reading;
+mod shutdown;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -33,12 +35,13 @@ use crate::connection::{Connection, Flushed};
 use crate::datagrams::Socket;
 use crate::event::{Endpoint, Event, Reason};
 use crate::handle::Handle;
-use crate::incoming::{Incoming, MessageLocation, SHARED, Window};
+use crate::incoming::{Incoming, MessageLocation, SHARED, Window, after};
 use crate::limits::Limits;
 use crate::run::Run;
 use crate::shared::{BoundListener, Command, PendingPeer, Shared, lock};
 use crate::signals::Timer;
 use crate::slab::Key;
+use crate::slice::TimeSlice;
 use crate::transport::{Inproc, Tcp, Transport, Udp, Unix};
 
 /// While the node spins or reads eagerly, it tries only the last active connection. Every 16th
@@ -90,7 +93,10 @@ pub struct Node<S = ()> {
     partial: Option<(usize, Range<usize>)>,
     /// How many requests to close were handled: see [`CloseRequests`](crate::shared::CloseRequests).
     closes_seen: u32,
-    /// Entries to be read in this turn, and in the next one.
+    /// The time of the connection that is being read.
+    slice: TimeSlice,
+    /// Entries to be read in this turn, and those whose turn goes on behind all others that are
+    /// ready.
     now: VecDeque<usize>,
     later: VecDeque<usize>,
     /// Events that are ready to be delivered.
@@ -100,6 +106,8 @@ pub struct Node<S = ()> {
     due_signals: VecDeque<Timer>,
     deadlines: BinaryHeap<Reverse<(Instant, Key)>>,
     clock: Instant,
+    /// When epoll was polled last.
+    looked: Instant,
     spin: Duration,
     /// The connection that last received something, and when.
     last: Option<(usize, Instant)>,
@@ -114,6 +122,8 @@ pub struct Node<S = ()> {
     eager: Option<Instant>,
     /// Every turn polls epoll. `AsyncNode` relies on that.
     always_waits: bool,
+    /// Set while the node shuts down: when the rest is cut.
+    shutdown_at: Option<Instant>,
 }
 
 /// What an index of the node stands for.
@@ -133,9 +143,20 @@ enum Entry {
         ready: bool,
         paused: bool,
         backing_off: bool,
+        /// It has backed off since it last accepted all that waited.
+        limited: bool,
         rate_window_start: Instant,
         accepted: u32,
     },
+}
+
+impl Entry {
+    fn key(&self) -> Key {
+        match self {
+            Entry::Stream(incoming) => incoming.key,
+            Entry::Datagrams { key, .. } | Entry::Listener { key, .. } => *key,
+        }
+    }
 }
 
 /// The next event to deliver, or where the next message lies.
@@ -145,7 +166,8 @@ enum Next<S> {
 }
 
 impl<S> Node<S> {
-    /// Creates a node with the default limits.
+    /// Creates a node with the default limits. It has a few file descriptors and a read buffer of
+    /// 256 KiB, which all its connections share.
     ///
     /// # Errors
     ///
@@ -167,6 +189,7 @@ impl<S> Node<S> {
     pub(crate) fn with_backend((backend, registry): BackendPair, limits: Limits) -> Node<S> {
         // With a read budget of 0 no turn would ever end.
         let limits = Limits { read_budget: limits.read_budget.max(1), ..limits };
+        let slice = TimeSlice::new(limits.time_slice);
         let transports: [(&str, Arc<dyn Transport>); _] = [
             ("inproc", Arc::new(Inproc)),
             ("tcp", Arc::new(Tcp)),
@@ -187,12 +210,14 @@ impl<S> Node<S> {
             lent: None,
             partial: None,
             closes_seen: 0,
+            slice,
             now: VecDeque::new(),
             later: VecDeque::new(),
             outbox: VecDeque::new(),
             due_signals: VecDeque::new(),
             deadlines: BinaryHeap::new(),
             clock: Instant::now(),
+            looked: Instant::now(),
             spin: Duration::ZERO,
             last: None,
             has_received: false,
@@ -200,6 +225,7 @@ impl<S> Node<S> {
             eager_reads: 0,
             eager: None,
             always_waits: false,
+            shutdown_at: None,
         }
     }
 
@@ -211,19 +237,24 @@ impl<S> Node<S> {
         self
     }
 
-    /// Adds a custom transport for addresses of this scheme. `<scheme>+msg` then works too and
-    /// keeps message boundaries.
+    /// Adds a custom transport for addresses of this scheme, or replaces the one that it had.
+    /// `<scheme>+msg` then works too and keeps message boundaries.
     pub fn add_transport(&self, scheme: &str, transport: Arc<dyn Transport>) {
         let mut transports = self.shared.transports.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         transports.insert(scheme.to_ascii_lowercase(), transport);
     }
 
-    /// Returns a handle, which any thread can use to control this node.
+    /// Returns a handle, which any thread can use to control this node. Costs no more than a clone of
+    /// an `Arc`.
     pub fn handle(&self) -> Handle<S> {
         Handle { shared: self.shared.clone() }
     }
 
-    /// Runs the event loop and calls `on_event` with each event, until [`Handle::stop`].
+    /// Runs the event loop and calls `on_event` with each event, until [`Handle::stop`] or the end
+    /// of a [`Handle::shutdown`].
+    ///
+    /// Blocks the thread while nothing happens. While `on_event` runs, the node serves no other
+    /// connection: long work belongs into another thread, which sends by a [`Handle`].
     ///
     /// # Errors
     ///
@@ -242,14 +273,15 @@ impl<S> Node<S> {
     /// readiness and deadlines.
     fn turn(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.signals();
-        self.now.append(&mut self.later);
-        let busy = !self.now.is_empty() || !self.outbox.is_empty() || !self.due_signals.is_empty();
+        let has_events = !self.outbox.is_empty() || !self.due_signals.is_empty();
+        let busy = has_events || !self.now.is_empty() || !self.later.is_empty();
         if busy {
-            self.backend.wait(Some(Duration::ZERO), &mut self.ready)?;
+            self.look()?;
         } else if !self.try_last()? {
             let since = self.clock;
             self.sleep(timeout)?;
             self.clock = Instant::now();
+            self.looked = self.clock;
             let had = |last| self.ready.iter().any(|ready| ready.index == last && ready.readable);
             let at_once = self.clock.duration_since(since) < IMMEDIATE && self.last.is_some_and(|(last, _)| had(last));
             self.eager = (at_once && !self.always_waits).then_some(since);
@@ -262,12 +294,16 @@ impl<S> Node<S> {
             self.became_ready(ready);
         }
         self.ready = ready;
+        // Those that have just become ready come first.
+        self.now.append(&mut self.later);
         self.deadlines();
+        self.cut_shutdown();
         Ok(())
     }
 
     /// Schedules a read of the last active connection instead of a wait, while the node spins or
-    /// reads eagerly. Every 16th time it polls epoll too. Returns whether it did.
+    /// reads eagerly. Every 16th time, and after [`Limits::time_slice`], it polls epoll too. Returns
+    /// whether it did.
     fn try_last(&mut self) -> io::Result<bool> {
         let Some((index, since)) = self.last else { return Ok(false) };
         let eager = self.eager.is_some_and(|looked| looked <= since);
@@ -276,11 +312,18 @@ impl<S> Node<S> {
         }
         self.eager = eager.then_some(self.clock);
         self.eager_reads = self.eager_reads.wrapping_add(1);
-        if self.eager_reads.is_multiple_of(READS_PER_POLL) {
-            self.backend.wait(Some(Duration::ZERO), &mut self.ready)?;
+        let overdue = self.clock.duration_since(self.looked) >= self.slice.limit();
+        if overdue || self.eager_reads.is_multiple_of(READS_PER_POLL) {
+            self.look()?;
         }
         self.will_read(index);
         Ok(true)
+    }
+
+    /// Polls epoll without waiting, and notes when.
+    fn look(&mut self) -> io::Result<()> {
+        self.looked = self.clock;
+        self.backend.wait(Some(Duration::ZERO), &mut self.ready)
     }
 
     /// Sleeps until a descriptor is ready, the timeout passes, or another thread wakes the node.
@@ -313,7 +356,7 @@ impl<S> Node<S> {
         if asked {
             return Some(self.clock);
         }
-        due.into_iter().chain(timed).min()
+        due.into_iter().chain(timed).chain(self.shutdown_at).min()
     }
 
     /// Moves signals to the outbox, and notes the delayed ones whose time has come.
@@ -360,6 +403,7 @@ impl<S> Node<S> {
                 Command::Close(key, farewell) => self.close(key, &farewell),
                 Command::Finish(key) => self.finish(key),
                 Command::Pause(key, pauses) => self.pause(key, pauses),
+                Command::Shutdown(asked, within) => self.begin_shutdown(after(asked, within)),
                 Command::SendFailed(key, connection, error) => {
                     if self.stream_of(key, Arc::as_ptr(&connection)).is_some() {
                         self.send_failed(key, error);
@@ -379,6 +423,7 @@ impl<S> Node<S> {
 
     /// Forgets what was read from an entry that is removed or replaced.
     fn forget_reads(&mut self, index: usize) {
+        self.count_run();
         self.current.take_if(|(of, _)| *of == index);
         self.run.take_if(|run| run.from.key.index as usize == index);
         self.lent.take_if(|(of, _)| *of == index);
@@ -462,12 +507,9 @@ impl<S> Drop for Node<S> {
         self.shared.gone.store(true, Ordering::SeqCst);
         self.commands();
         for index in 0..self.entries.len() {
-            let key = match &self.entries[index] {
-                Some(Entry::Stream(incoming)) => incoming.key,
-                Some(Entry::Datagrams { key, .. } | Entry::Listener { key, .. }) => *key,
-                None => continue,
-            };
-            self.close_or_reconnect(key, Reason::Closed);
+            if let Some(key) = self.entries[index].as_ref().map(Entry::key) {
+                self.close_or_reconnect(key, Reason::Closed);
+            }
         }
     }
 }

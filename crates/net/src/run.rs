@@ -3,10 +3,11 @@
 //! A rule finds the next message without the connection and its decoder, at a fraction of their
 //! cost. Whatever the rule does not cover ends the run and is left to the decoder.
 
+use std::mem;
 use std::ops::Range;
 
-use crate::codec::{length, websocket};
-use crate::event::Endpoint;
+use crate::codec::{Rule, length, websocket};
+use crate::endpoint::Endpoint;
 
 /// The rest of a run.
 #[derive(Debug)]
@@ -14,24 +15,22 @@ pub(crate) struct Run {
     pub(crate) from: Endpoint,
     rule: Rule,
     rest: Range<usize>,
-}
-
-/// How the next message is found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rule {
-    /// Length-prefixed, at most this long.
-    Length { max_len: usize },
-    /// In an unfragmented WebSocket frame.
-    WebSocket { masked: bool, max_len: usize },
-    /// Records of equal length.
-    Records { length: usize },
-    /// Datagrams of equal length; the last may be shorter.
-    Equal { length: usize },
+    /// How many messages it may deliver, and how many it has delivered.
+    most: u32,
+    delivered: u32,
+    /// How many of these were counted: [`Run::take_uncounted`].
+    counted: u32,
 }
 
 impl Run {
-    pub(crate) fn new(from: Endpoint, rule: Rule, rest: Range<usize>) -> Run {
-        Run { from, rule, rest }
+    /// A run of at most `most` messages.
+    pub(crate) fn new(from: Endpoint, rule: Rule, rest: Range<usize>, most: u32) -> Run {
+        Run { from, rule, rest, most, delivered: 0, counted: 0 }
+    }
+
+    /// How many messages were delivered.
+    pub(crate) fn delivered(&self) -> u32 {
+        self.delivered
     }
 
     /// The start of what was not delivered.
@@ -39,9 +38,17 @@ impl Run {
         self.rest.start
     }
 
-    /// Returns the range of the next message, if it is complete.
+    /// How many messages were delivered since the last call.
+    pub(crate) fn take_uncounted(&mut self) -> u32 {
+        self.delivered - mem::replace(&mut self.counted, self.delivered)
+    }
+
+    /// Returns the range of the next message, if it is complete and not one too many.
     #[inline(always)]
     pub(crate) fn next(&mut self, buffer: &mut [u8]) -> Option<Range<usize>> {
+        if self.delivered == self.most {
+            return None;
+        }
         let base = self.rest.start;
         let input = buffer.get_mut(self.rest.clone())?;
         let at = match self.rule {
@@ -53,6 +60,7 @@ impl Run {
             Rule::Equal { length } => 0..length.min(input.len()),
         };
         self.rest.start = base + at.end;
+        self.delivered += 1;
         Some(base + at.start..base + at.end)
     }
 }
@@ -78,7 +86,7 @@ mod tests {
 
     /// What a decoder finds after its handshake.
     fn found(scheme: Scheme, side: Side, limits: &Limits, input: &mut [u8]) -> Option<(usize, Item)> {
-        let mut decoder = scheme.decoder(side, || Opening::Request(Default::default()), limits);
+        let mut decoder = scheme.decoder(side, || Opening::requested(Default::default()), limits);
         if let Decoder::WebSocket(decoder) = &mut decoder {
             decoder.skip_opening();
         }
@@ -97,7 +105,7 @@ mod tests {
             };
             let key = Slab::new().insert_with(|_| ());
             let (mut ours, mut theirs) = (input.clone(), input);
-            let mut run = Run::new(Endpoint::new(key), rule, 0..ours.len());
+            let mut run = Run::new(Endpoint::new(key), rule, 0..ours.len(), 1);
             let whole = run.next(&mut ours);
             let found = found(scheme, side, &limits, &mut theirs);
             match whole {

@@ -45,7 +45,7 @@ impl Scheme {
                 Err(io::Error::new(io::ErrorKind::InvalidInput, what))
             }
             (Scheme::Raw, Some(len)) => Ok(Scheme::Records(len)),
-            (Scheme::WebSocket, _) => check_options(options).map(|()| self),
+            (Scheme::WebSocket, _) => check_options(&options.subprotocols, &options.headers).map(|()| self),
             _ => Ok(self),
         }
     }

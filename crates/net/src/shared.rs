@@ -3,22 +3,27 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use crate::Address;
 use crate::asleep::Asleep;
 use crate::backend::{Registry, WritableSwitch};
-use crate::batch::Route;
 use crate::codec::Decoder;
-use crate::codec::websocket::{Opening, Side};
-use crate::connection::{BufferTotals, Connection};
+use crate::codec::websocket::{Awaited, Opening, Side};
+use crate::connection::{AcceptedBy, BufferTotals, Connection};
+use crate::counters::{Counters, ListenerTally, Openings, Total};
 use crate::datagrams::Socket;
-use crate::event::Outcome;
-use crate::handle::Error;
+use crate::endpoint_info::EndpointKind;
+use crate::error::Error;
+use crate::event::{Endpoint, Outcome};
+use crate::lifecycle::{Lifecycle, Stage};
 use crate::limits::Limits;
+pub(crate) use crate::lock::lock;
 use crate::lookup::{LookupOwner, Lookups, numeric};
 use crate::proxy::Tunnel;
+use crate::route::Route;
 use crate::scheme::Scheme;
 use crate::signals::Signals;
 use crate::slab::{Key, Slab};
@@ -28,10 +33,60 @@ use crate::transport::{
 use crate::upgrade::UpgradeRules;
 
 /// What a key identifies.
+#[derive(Clone)]
 pub(crate) enum Resource {
     Stream(Arc<Connection>),
     Datagrams(Arc<Socket>),
     Listener(Arc<BoundListener>),
+}
+
+impl Resource {
+    /// Its own counters; those of a listener are empty.
+    fn counters(&self) -> Counters {
+        match self {
+            Resource::Stream(connection) => connection.counters(),
+            Resource::Datagrams(socket) => socket.tally.counters(),
+            Resource::Listener(_) => Counters::default(),
+        }
+    }
+
+    /// The kind of its endpoint.
+    pub(crate) fn kind(&self) -> EndpointKind {
+        match self {
+            Resource::Datagrams(_) => EndpointKind::Datagrams,
+            Resource::Listener(_) => EndpointKind::Listener,
+            Resource::Stream(connection) => {
+                let state = connection.state();
+                match &connection.accepted_by {
+                    Some(by) => EndpointKind::Accepted { listener: Endpoint::new(by.listener), state },
+                    None => EndpointKind::Outgoing { state },
+                }
+            }
+        }
+    }
+
+    pub(crate) fn local(&self) -> Option<Address> {
+        match self {
+            Resource::Stream(connection) => connection.link.local(),
+            Resource::Datagrams(socket) => socket.datagrams.local(),
+            Resource::Listener(bound) => bound.scheme.address(&bound.listener.local()?),
+        }
+    }
+
+    pub(crate) fn peer(&self) -> Option<Address> {
+        match self {
+            Resource::Stream(connection) => connection.link.peer(),
+            Resource::Datagrams(_) | Resource::Listener(_) => None,
+        }
+    }
+
+    /// The listener that accepted it.
+    fn accepted_by(&self) -> Option<&AcceptedBy> {
+        match self {
+            Resource::Stream(connection) => connection.accepted_by.as_ref(),
+            Resource::Datagrams(_) | Resource::Listener(_) => None,
+        }
+    }
 }
 
 /// A new connection for the node's thread to serve.
@@ -45,8 +100,9 @@ pub(crate) struct NewConnection {
 pub(crate) enum Origin {
     /// This side connects.
     Connecting(Box<Connecting>),
-    /// A peer connected to this listener.
-    Accepted(Key),
+    /// A peer connected to a listener. Its address is noted before a handshake, because the system
+    /// does not tell it after a reset.
+    Accepted { listener: Key, peer: Option<Arc<Address>> },
 }
 
 /// The target of a connection. If an attempt fails, the next of `others` is tried.
@@ -63,6 +119,7 @@ pub(crate) struct BoundListener {
     pub(crate) half_open: bool,
     /// How WebSocket requests are answered.
     pub(crate) upgrades: Arc<UpgradeRules>,
+    pub(crate) tally: Arc<ListenerTally>,
 }
 
 /// The peer of a datagram socket, while its name is being resolved.
@@ -93,6 +150,8 @@ pub(crate) enum Command {
     Finish(Key),
     /// Pause (`true`) or resume (`false`) reading.
     Pause(Key, bool),
+    /// Close everything, and cut what is left when this time has passed since then.
+    Shutdown(Instant, Duration),
     /// A sender got an error of the operating system from this connection.
     SendFailed(Key, Arc<Connection>, io::Error),
 }
@@ -119,6 +178,8 @@ pub(crate) struct Shared<S> {
     pub(crate) limits: Limits,
     pub(crate) transports: RwLock<HashMap<String, Arc<dyn Transport>>>,
     pub(crate) resources: RwLock<Slab<Resource>>,
+    /// How many of them are connections.
+    connections: AtomicUsize,
     pub(crate) totals: Arc<BufferTotals>,
     pub(crate) registry: Arc<dyn Registry>,
     pub(crate) commands: Arc<Mutex<Vec<Command>>>,
@@ -127,13 +188,13 @@ pub(crate) struct Shared<S> {
     pub(crate) signals: Mutex<Signals<S>>,
     pub(crate) asleep: Asleep,
     pub(crate) stopped: AtomicBool,
+    /// How the connections of this node opened.
+    pub(crate) openings: Openings,
+    /// The counters of endpoints that have ended.
+    ended: Total,
+    pub(crate) lifecycle: Lifecycle,
     /// The node was dropped: no command is handled any more.
     pub(crate) gone: AtomicBool,
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic leaves the data behind these locks consistent.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<S> Shared<S> {
@@ -142,12 +203,19 @@ impl<S> Shared<S> {
         registry: Arc<dyn Registry>,
         transports: HashMap<String, Arc<dyn Transport>>,
     ) -> Shared<S> {
-        let commands = Arc::default();
+        let commands = Arc::<Mutex<Vec<Command>>>::default();
+        let (results, waker) = (commands.clone(), registry.clone());
+        let report = move |key, waiting, found| {
+            lock(&results).push(Command::Found(key, waiting, found));
+            // Wakes the node whether it sleeps or not: a wait that begins later ends at once.
+            waker.wake();
+        };
         Shared {
-            lookups: Arc::new(Lookups::new(Arc::clone(&commands), registry.clone())),
+            lookups: Arc::new(Lookups::new(Box::new(report))),
             limits,
             transports: RwLock::new(transports),
             resources: RwLock::new(Slab::new()),
+            connections: AtomicUsize::new(0),
             totals: Arc::default(),
             registry,
             commands,
@@ -155,6 +223,9 @@ impl<S> Shared<S> {
             signals: Mutex::new(Signals::new()),
             asleep: Asleep::new(),
             stopped: AtomicBool::new(false),
+            openings: Openings::default(),
+            ended: Total::default(),
+            lifecycle: Lifecycle::new(),
             gone: AtomicBool::new(false),
         }
     }
@@ -188,31 +259,99 @@ impl<S> Shared<S> {
         self.wake();
     }
 
+    /// Requests that every endpoint is closed, and that what is left then is cut.
+    pub(crate) fn request_shutdown(&self, within: Duration) {
+        self.lifecycle.advance(Stage::ShuttingDown);
+        lock(&self.commands).push(Command::Shutdown(Instant::now(), within));
+        self.close_requests.0.fetch_add(1, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// Fails if no endpoint may be created any more.
+    pub(crate) fn check_running(&self) -> Result<(), Error> {
+        match self.lifecycle.stage() {
+            Stage::Running => Ok(()),
+            Stage::ShuttingDown | Stage::ShutDown => Err(Error::ShuttingDown),
+        }
+    }
+
     pub(crate) fn resource<T>(&self, key: Key, get: impl FnOnce(&Resource) -> Option<T>) -> Option<T> {
         self.resources.read().unwrap_or_else(PoisonError::into_inner).get(key).and_then(get)
     }
 
     pub(crate) fn insert(&self, resource: Resource) -> Key {
+        if matches!(resource, Resource::Stream(_)) {
+            self.connections.fetch_add(1, Ordering::Relaxed);
+        }
         self.resources.write().unwrap_or_else(PoisonError::into_inner).insert_with(|_| resource)
     }
 
+    /// Removes a resource. Its counters are added to those of its node and its listener.
     pub(crate) fn remove(&self, key: Key) -> Option<Resource> {
-        self.resources.write().unwrap_or_else(PoisonError::into_inner).remove(key)
+        let mut resources = self.resources.write().unwrap_or_else(PoisonError::into_inner);
+        let removed = resources.remove(key)?;
+        let counters = removed.counters();
+        self.ended.add(&counters);
+        if let Some(by) = removed.accepted_by() {
+            by.tally.ended.add(&counters);
+        }
+        if matches!(removed, Resource::Stream(_)) {
+            self.connections.fetch_sub(1, Ordering::Relaxed);
+        }
+        Some(removed)
     }
 
-    /// Confirms a new resource. If the node was dropped meanwhile, removes the resource and fails.
+    /// The counters of the node. While the resources are locked, none of them is counted twice or
+    /// left out.
+    pub(crate) fn counters(&self) -> Counters {
+        let resources = self.resources.read().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.ended.get();
+        resources.values().for_each(|(_, resource)| all.add(&resource.counters()));
+        self.openings.add_to(&mut all);
+        all
+    }
+
+    /// All resources, with their keys.
+    pub(crate) fn all(&self) -> Vec<(Key, Resource)> {
+        let resources = self.resources.read().unwrap_or_else(PoisonError::into_inner);
+        resources.values().map(|(key, resource)| (key, resource.clone())).collect()
+    }
+
+    /// The counters of one endpoint.
+    pub(crate) fn counters_of(&self, key: Key) -> Option<Counters> {
+        let resources = self.resources.read().unwrap_or_else(PoisonError::into_inner);
+        let Resource::Listener(bound) = resources.get(key)? else { return resources.get(key).map(Resource::counters) };
+        let mut all = bound.tally.ended.get();
+        let own = |resource: &&Resource| resource.accepted_by().is_some_and(|by| by.listener == key);
+        resources.values().map(|(_, resource)| resource).filter(own).for_each(|own| all.add(&own.counters()));
+        bound.tally.openings.add_to(&mut all);
+        Some(all)
+    }
+
+    /// Confirms a new resource. If the node was dropped or has shut down meanwhile, removes the
+    /// resource and fails.
     pub(crate) fn unless_gone(&self, key: Key) -> Result<Key, Error> {
-        if !self.gone.load(Ordering::SeqCst) {
+        let error = if self.gone.load(Ordering::SeqCst) {
+            Error::Gone
+        } else if self.lifecycle.stage() == Stage::ShutDown {
+            Error::ShuttingDown
+        } else {
             return Ok(key);
-        }
+        };
         if let Some(Resource::Listener(bound)) = self.remove(key) {
             bound.listener.close();
         }
         // No thread will handle these commands.
         lock(&self.commands).clear();
-        Err(Error::Gone)
+        Err(error)
     }
 
+    /// How many connections there are, including those that are opening or closing.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// How many endpoints there are.
     pub(crate) fn count(&self) -> usize {
         self.resources.read().unwrap_or_else(PoisonError::into_inner).len()
     }
@@ -261,8 +400,8 @@ impl<S> Shared<S> {
         }
     }
 
-    fn make(&self, link: Box<dyn Link>, scheme: Scheme, side: Side, half_open: bool) -> Arc<Connection> {
-        Arc::new(Connection::new(link, scheme.framing(side), half_open, &self.limits, self.totals.clone()))
+    fn make(&self, link: Box<dyn Link>, scheme: Scheme, side: Side, half_open: bool) -> Connection {
+        Connection::new(link, scheme.framing(side), half_open, &self.limits, self.totals.clone())
     }
 
     /// Registers a listener with epoll.
@@ -296,14 +435,21 @@ impl<S> Shared<S> {
         bound: &BoundListener,
     ) -> io::Result<(Key, NewConnection)> {
         let BoundListener { scheme, half_open, ref upgrades, .. } = *bound;
-        let connection = self.make(link, scheme, Side::Server, half_open);
+        let peer = if scheme == Scheme::WebSocket { link.peer().map(Arc::new) } else { None };
+        let mut connection = self.make(link, scheme, Side::Server, half_open);
+        connection.accepted_by = Some(AcceptedBy { listener, tally: bound.tally.clone() });
+        let connection = Arc::new(connection);
         let key = self.insert(Resource::Stream(connection.clone()));
         if let Err(error) = self.watch(&connection, key, false) {
             self.remove(key);
             return Err(error);
         }
-        let decoder = scheme.decoder(Side::Server, || Opening::Request(upgrades.clone()), &self.limits);
-        Ok((key, NewConnection { connection, decoder, origin: Origin::Accepted(listener) }))
+        let opening = || {
+            let (rules, peer) = (upgrades.clone(), peer.clone());
+            Opening::Request(Box::new(Awaited { rules, endpoint: Endpoint::new(key), peer }))
+        };
+        let decoder = scheme.decoder(Side::Server, opening, &self.limits);
+        Ok((key, NewConnection { connection, decoder, origin: Origin::Accepted { listener, peer } }))
     }
 
     /// What a proxy is asked for, if the options have one.
@@ -352,7 +498,7 @@ impl<S> Shared<S> {
             }
             _ => (None, Vec::new()),
         };
-        let connection = self.make(link, scheme, Side::Client, options.half_open);
+        let connection = Arc::new(self.make(link, scheme, Side::Client, options.half_open));
         connection.set_will_reconnect(options.reconnect.is_some());
         connection.first(&request);
         let opening = || opening.expect("a WebSocket has one");
@@ -418,10 +564,10 @@ impl<S> Shared<S> {
     fn pending(&self, address: &Address, options: &Options) -> io::Result<Box<NewConnection>> {
         let (_, scheme) = self.transport(address).map_err(io::Error::other)?;
         let scheme = scheme.with_options(options, &self.limits)?;
-        let connection = self.make(Box::new(Pending::new()?), scheme, Side::Client, options.half_open);
+        let connection = Arc::new(self.make(Box::new(Pending::new()?), scheme, Side::Client, options.half_open));
         connection.set_will_reconnect(options.reconnect.is_some());
         // This decoder is never used: the real connection has its own.
-        let decoder = scheme.decoder(Side::Client, || Opening::Request(Arc::default()), &self.limits);
+        let decoder = scheme.decoder(Side::Client, || Opening::Answer(Box::default()), &self.limits);
         let (address, options) = (address.clone(), options.clone());
         let origin = Origin::Connecting(Box::new(Connecting { address, others: Vec::new(), options }));
         Ok(Box::new(NewConnection { connection, decoder, origin }))

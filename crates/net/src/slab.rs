@@ -1,6 +1,7 @@
 //! A slab whose keys are not reused: a key identifies neither a later value in the same slot nor a
 //! value of another slab.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Identifies one value of a [`Slab`]. It becomes invalid when the value is removed.
@@ -11,6 +12,12 @@ pub(crate) struct Key {
     generation: u32,
     /// The number of its slab.
     slab: u32,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}.{}", self.slab, self.index, self.generation)
+    }
 }
 
 #[derive(Debug)]
@@ -58,6 +65,14 @@ impl<T> Slab<T> {
     pub(crate) fn get(&self, key: Key) -> Option<&T> {
         let slot = self.slots.get(key.index as usize)?;
         slot.value.as_ref().filter(|_| slot.generation == key.generation && self.issued(key))
+    }
+
+    /// All values, with their keys.
+    pub(crate) fn values(&self) -> impl Iterator<Item = (Key, &T)> {
+        self.slots.iter().enumerate().filter_map(|(index, slot)| {
+            let key = Key { index: index as u32, generation: slot.generation, slab: self.number };
+            slot.value.as_ref().map(|value| (key, value))
+        })
     }
 
     /// Replaces the value of a key, and returns the old one.
@@ -117,6 +132,7 @@ mod tests {
                     gone.push(key);
                 }
                 prop_assert_eq!(slab.len(), model.len());
+                prop_assert!(slab.values().map(|(key, value)| (key, *value)).collect::<HashMap<_, _>>() == model);
                 prop_assert!(model.iter().all(|(key, value)| slab.get(*key) == Some(value)));
                 prop_assert!(gone.iter().all(|key| slab.get(*key).is_none()));
             }

@@ -1,8 +1,12 @@
-//! The upgrade of an HTTP connection to a WebSocket: headers, subprotocols, and why an upgrade failed.
+//! The upgrade of an HTTP connection to a WebSocket: request, response, headers, and why it failed.
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 
+use crate::Address;
+use crate::endpoint::Endpoint;
+#[cfg(doc)]
 use crate::transport::Options;
 
 /// The headers of an HTTP request or response, in their order. Names are compared without regard to
@@ -62,37 +66,194 @@ pub struct HandshakeError {
     pub headers: Headers,
 }
 
+/// A client's request to upgrade to a WebSocket, as [`Options::on_upgrade`] gets it.
+#[derive(Debug)]
+pub struct UpgradeRequest<'a> {
+    endpoint: Endpoint,
+    peer: Option<&'a Address>,
+    target: &'a str,
+    headers: Headers,
+}
+
+impl<'a> UpgradeRequest<'a> {
+    pub(crate) fn new(
+        endpoint: Endpoint,
+        peer: Option<&'a Address>,
+        target: &'a str,
+        headers: Headers,
+    ) -> UpgradeRequest<'a> {
+        UpgradeRequest { endpoint, peer, target, headers }
+    }
+
+    /// The connection. If the request is accepted, [`Event::Accepted`](crate::Event::Accepted) has the
+    /// same endpoint; otherwise [`Event::AcceptFailed`](crate::Event::AcceptFailed) has.
+    pub fn endpoint(&self) -> Endpoint {
+        self.endpoint
+    }
+
+    /// The peer's address in terms of the underlying transport, such as `tcp://192.0.2.1:4000`.
+    pub fn peer(&self) -> Option<&'a Address> {
+        self.peer
+    }
+
+    /// The path with its query, as the client wrote it: not decoded.
+    pub fn target(&self) -> &'a str {
+        self.target
+    }
+
+    /// The path, without the query. It is not decoded.
+    pub fn path(&self) -> &'a str {
+        self.target.split('?').next().unwrap_or_default()
+    }
+
+    /// What follows the `?`, if there is one. It is not decoded.
+    pub fn query(&self) -> Option<&'a str> {
+        self.target.split_once('?').map(|(_, query)| query)
+    }
+
+    /// All headers.
+    pub fn headers(&self) -> &Headers {
+        &self.headers
+    }
+
+    /// The value of the first header of this name, such as `Authorization`.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)
+    }
+
+    /// The origin of the web page that connects. Browsers always send it. Compare it with those that
+    /// may connect: a browser sends its cookies also if another site's page connects.
+    pub fn origin(&self) -> Option<&str> {
+        self.header("Origin")
+    }
+
+    /// The value of the first cookie of this name: RFC 6265, section 4.2.
+    pub fn cookie(&self, name: &str) -> Option<&str> {
+        let pairs = self.headers.get_all("Cookie").flat_map(|value| value.split(';'));
+        let mut found = pairs.filter_map(|pair| pair.trim().split_once('=')).filter(|(each, _)| *each == name);
+        found.next().map(|(_, value)| value)
+    }
+
+    /// The offered subprotocols, the preferred one first.
+    pub fn subprotocols(&self) -> impl Iterator<Item = &str> {
+        let names = self.headers.get_all("Sec-WebSocket-Protocol").flat_map(|value| value.split(','));
+        names.map(str::trim).filter(|name| is_token(name))
+    }
+}
+
+/// The answer of [`Options::on_upgrade`].
+#[derive(Debug, Clone)]
+pub struct UpgradeResponse {
+    pub(crate) decision: Decision,
+    pub(crate) headers: Headers,
+}
+
+/// Whether a WebSocket is opened.
+#[derive(Debug, Clone)]
+pub(crate) enum Decision {
+    Accept { subprotocol: Option<String> },
+    Reject { status: u16, text: String },
+}
+
+impl UpgradeResponse {
+    /// Opens the WebSocket. Of the subprotocols, that of [`UpgradeResponse::subprotocol`] is chosen,
+    /// else the client's first one that is among [`Options::subprotocols`].
+    #[must_use]
+    pub fn accept() -> UpgradeResponse {
+        UpgradeResponse { decision: Decision::Accept { subprotocol: None }, headers: Headers::default() }
+    }
+
+    /// Refuses with this HTTP status, from 300 to 599, and a text for people as the body.
+    #[must_use]
+    pub fn reject(status: u16, text: impl Into<String>) -> UpgradeResponse {
+        UpgradeResponse { decision: Decision::Reject { status, text: text.into() }, headers: Headers::default() }
+    }
+
+    /// Chooses a subprotocol that the client offers. Without effect on a refusal.
+    #[must_use]
+    pub fn subprotocol(mut self, name: impl Into<String>) -> UpgradeResponse {
+        if let Decision::Accept { subprotocol } = &mut self.decision {
+            *subprotocol = Some(name.into());
+        }
+        self
+    }
+
+    /// Adds a header, such as `Set-Cookie`, `WWW-Authenticate` or `Location`. What a request cannot
+    /// have ([`Options::header`]) a response cannot have either.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> UpgradeResponse {
+        self.headers.push(name, value);
+        self
+    }
+
+    /// Why it cannot be sent, if it cannot.
+    pub(crate) fn error(&self, request: &UpgradeRequest<'_>) -> Option<String> {
+        match &self.decision {
+            Decision::Accept { subprotocol: Some(chosen) } if !request.subprotocols().any(|one| one == chosen) => {
+                return Some(format!("the subprotocol {chosen:?} was not offered"));
+            }
+            Decision::Reject { status, .. } if !(300..=599).contains(status) => {
+                return Some(format!("{status} is not a status of 300 to 599"));
+            }
+            _ => {}
+        }
+        self.headers.iter().find_map(|(name, value)| header_error(name, value))
+    }
+}
+
+/// The function of [`Options::on_upgrade`].
+#[derive(Clone)]
+pub struct UpgradeHook(Arc<dyn Fn(&UpgradeRequest<'_>) -> UpgradeResponse + Send + Sync>);
+
+impl UpgradeHook {
+    pub(crate) fn new(decide: impl Fn(&UpgradeRequest<'_>) -> UpgradeResponse + Send + Sync + 'static) -> UpgradeHook {
+        UpgradeHook(Arc::new(decide))
+    }
+
+    pub(crate) fn decide(&self, request: &UpgradeRequest<'_>) -> UpgradeResponse {
+        (self.0)(request)
+    }
+}
+
+impl fmt::Debug for UpgradeHook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("UpgradeHook")
+    }
+}
+
 /// How a listener answers requests for an upgrade.
 #[derive(Debug, Default)]
 pub(crate) struct UpgradeRules {
     /// The supported subprotocols.
     pub(crate) subprotocols: Vec<String>,
+    /// Decides about each request. Without it all are accepted.
+    pub(crate) hook: Option<UpgradeHook>,
 }
 
 impl UpgradeRules {
-    pub(crate) fn new(options: &Options) -> UpgradeRules {
-        UpgradeRules { subprotocols: options.subprotocols.clone() }
+    pub(crate) fn new(subprotocols: &[String], hook: Option<&UpgradeHook>) -> UpgradeRules {
+        UpgradeRules { subprotocols: subprotocols.to_vec(), hook: hook.cloned() }
     }
 }
 
-/// Checks the options of a WebSocket.
+/// Checks what the options of a WebSocket have set.
 ///
 /// # Errors
 ///
 /// If a subprotocol or a header is invalid.
-pub(crate) fn check_options(options: &Options) -> io::Result<()> {
+pub(crate) fn check_options(subprotocols: &[String], headers: &Headers) -> io::Result<()> {
     let invalid = |what: String| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
-    for (i, name) in options.subprotocols.iter().enumerate() {
+    for (i, name) in subprotocols.iter().enumerate() {
         if !is_token(name) {
             return invalid(format!(
                 "the subprotocol {name:?} is not a token of HTTP: letters, digits and !#$%&'*+-.^_`|~"
             ));
         }
-        if options.subprotocols[..i].contains(name) {
+        if subprotocols[..i].contains(name) {
             return invalid(format!("the subprotocol {name:?} is listed twice"));
         }
     }
-    match options.headers.iter().find_map(|(name, value)| header_error(name, value)) {
+    match headers.iter().find_map(|(name, value)| header_error(name, value)) {
         Some(what) => invalid(what),
         None => Ok(()),
     }
@@ -124,7 +285,7 @@ pub(crate) fn is_token(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::transport::Options;
 
     #[test]
     fn the_values_of_headers_are_not_printed() {

@@ -303,3 +303,39 @@ fn a_task_that_awaits_a_node_may_move_to_another_thread() {
     let next = node.next();
     may_move(&next);
 }
+
+/// The path at which the child process of the next test listens.
+const LISTENS_AT: &str = "ESTAFETTE_TEST_LISTENS_AT";
+
+#[tokio::test]
+async fn a_program_that_stops_at_sigterm_leaves_no_socket_file() {
+    if let Ok(path) = std::env::var(LISTENS_AT) {
+        return until_sigterm(&path).await;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "a_program_that_stops_at_sigterm_leaves_no_socket_file", "--nocapture"]);
+    let mut child = common::process::Process::start(command.env(LISTENS_AT, &path));
+    child.line("listens");
+    assert!(path.exists());
+    let pid = rustix::process::Pid::from_child(&child.child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(child.child.wait().unwrap().success());
+    assert!(!path.exists());
+}
+
+async fn until_sigterm(path: &str) {
+    let mut asked = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).unwrap();
+    let mut node = AsyncNode::new(Node::<()>::new().unwrap()).unwrap();
+    let handle = node.handle();
+    handle.listen(format!("unix://{path}")).unwrap();
+    let stops = handle.clone();
+    tokio::spawn(async move {
+        asked.recv().await;
+        stops.stop();
+    });
+    // A line of its own: the test harness has written a part of one.
+    println!("\nlistens");
+    assert!(node.next().await.unwrap().is_none());
+}

@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, Side};
+use common::{PATIENCE, Seen, Side};
 use estafette_net::{Endpoint, Event, HandshakeError, Limits, Node, Options, Outcome, Reason, Reconnect, Violation};
 
 /// Limits under which an event that waits for the peer comes too late for a test.
@@ -163,11 +163,14 @@ fn a_malformed_peer_that_stays_is_reported_at_once_and_still_gets_its_answer() {
         let (mut side, _, mut peer) = listening(scheme);
         peer.write_all(sent.as_bytes()).unwrap();
         let (closed, why) = side.until("reported", |seen| match seen {
-            common::Seen::Closed(endpoint, why) => Some((*endpoint, why.clone())),
+            Seen::Closed(endpoint, why) => Some((Some(*endpoint), why.clone())),
+            Seen::AcceptFailed(_, _, why) => Some((None, why.clone())),
             _ => None,
         });
         assert!(why.starts_with(reason), "{why}");
-        assert_eq!(side.handle.send(closed, b"late"), Outcome::Closed);
+        if let Some(closed) = closed {
+            assert_eq!(side.handle.send(closed, b"late"), Outcome::Closed);
+        }
         // The peer has not ended yet, and gets the answer up to its end.
         let mut answer = Vec::new();
         peer.read_to_end(&mut answer).unwrap();
@@ -179,6 +182,98 @@ fn a_malformed_peer_that_stays_is_reported_at_once_and_still_gets_its_answer() {
             assert!(begun.elapsed() < PATIENCE, "the connection is not released");
             side.step();
         }
-        assert_eq!(side.seen.iter().filter(|seen| matches!(seen, common::Seen::Closed(..))).count(), 1);
+        let ends = |seen: &&Seen| matches!(seen, Seen::Closed(..) | Seen::AcceptFailed(..));
+        assert_eq!(side.seen.iter().filter(ends).count(), 1);
+    }
+}
+
+/// What a listener reports about the only peer, which it does not accept.
+fn not_accepted(side: &mut Side, listener: Endpoint, peer: &TcpStream) -> String {
+    let (by, from, reason) = side.until("reported", |seen| match seen {
+        Seen::AcceptFailed(listener, peer, reason) => Some((*listener, peer.clone(), reason.clone())),
+        _ => None,
+    });
+    assert_eq!(by, listener);
+    let (host, port) = (peer.local_addr().unwrap().ip().to_string(), peer.local_addr().unwrap().port());
+    let from = from.expect("it has an address");
+    assert_eq!((from.host(), from.port()), (Some(&*host), Some(port)));
+    assert_eq!(side.seen.len(), 1, "{:?}", side.seen);
+    reason
+}
+
+#[test]
+fn a_failed_handshake_is_reported_with_its_listener_and_peer() {
+    let (mut side, listener, mut peer) = listening("ws");
+    peer.write_all(b"GET /path HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    assert!(not_accepted(&mut side, listener, &peer).starts_with("WebSocket handshake: this is a WebSocket"));
+    // It leaves before it has sent a request.
+    let (mut side, listener, mut peer) = listening("ws");
+    peer.write_all(b"GET /").unwrap();
+    peer.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(not_accepted(&mut side, listener, &peer), "ended by the peer in the middle of a message");
+}
+
+#[test]
+fn a_failed_handshake_is_reported_with_the_peers_address_after_a_reset() {
+    let (mut side, listener, peer) = listening("ws");
+    // The node accepts it.
+    let begun = Instant::now();
+    while !format!("{:?}", side.handle).contains("endpoints: 2") {
+        assert!(begun.elapsed() < PATIENCE, "it is not accepted");
+        side.step();
+    }
+    // With `SO_LINGER` of 0, closing sends a reset.
+    socket2::SockRef::from(&peer).set_linger(Some(Duration::ZERO)).unwrap();
+    let at = peer.local_addr().unwrap();
+    drop(peer);
+    let (by, from, reason) = side.until("reported", |seen| match seen {
+        Seen::AcceptFailed(listener, peer, reason) => Some((*listener, peer.clone(), reason.clone())),
+        _ => None,
+    });
+    assert_eq!((by, from.map(|from| from.to_string())), (listener, Some(format!("tcp://{at}"))));
+    assert!(reason.contains("reset"), "{reason}");
+}
+
+#[test]
+fn a_silent_peer_is_reported_with_its_listener_and_address() {
+    let mut limits = patient();
+    limits.handshake = Duration::from_millis(100);
+    let mut side = Side::with(limits);
+    let listener = side.handle.listen("ws://127.0.0.1:0").unwrap();
+    let port = side.handle.local_address(listener).unwrap().port().unwrap();
+    let peer = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    assert_eq!(not_accepted(&mut side, listener, &peer), "timed out before the connection was open");
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn a_failed_tls_handshake_is_reported_with_its_listener_and_peer() {
+    let mut side = Side::with(patient());
+    for scheme in ["tls", "tls+msg", "wss"] {
+        side.seen.clear();
+        let listener = side.handle.listen_with(format!("{scheme}://127.0.0.1:0"), &common::options().0).unwrap();
+        let port = side.handle.local_address(listener).unwrap().port().unwrap();
+        let mut peer = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        peer.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        let reason = not_accepted(&mut side, listener, &peer);
+        assert!(reason.starts_with("not connected: "), "{reason}");
+    }
+}
+
+#[test]
+fn an_accept_failure_prints_who_failed_and_why() {
+    let mut node = Node::<()>::new().unwrap();
+    let listener = node.handle().listen("ws://127.0.0.1:0").unwrap();
+    let port = node.handle().local_address(listener).unwrap().port().unwrap();
+    let mut peer = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    peer.write_all(b"HELO\r\n\r\n").unwrap();
+    match next(&mut node) {
+        Event::AcceptFailed(failure) => {
+            let text = format!("tcp://{} was not accepted: WebSocket handshake: ", peer.local_addr().unwrap());
+            assert!(failure.to_string().starts_with(&text), "{failure}");
+            let error = handshake_error(failure.reason);
+            assert_eq!(error.status, Some(400));
+        }
+        other => panic!("{other:?}"),
     }
 }

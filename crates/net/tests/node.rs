@@ -117,8 +117,7 @@ fn endpoints_are_not_reused() {
 #[test]
 fn a_listener_at_its_limit_resumes_by_itself() {
     let mut limits = Limits::default();
-    // The listener, and one connection.
-    limits.connections = 2;
+    limits.connections = 1;
     let mut node = Node::<()>::with_limits(limits).unwrap();
     let handle = node.handle();
     let listener = handle.listen("tcp://127.0.0.1:0").unwrap();
@@ -212,4 +211,67 @@ fn an_endpoint_of_another_node_is_an_error_and_reaches_nobody() {
         server.messages(accepted) == [b"the first"] && client.messages(endpoint) == [b"the answer"]
     });
     assert!(client.closed(endpoint).is_none());
+}
+
+#[test]
+fn an_endpoint_prints_its_node_its_place_and_its_peer() {
+    let mut side = Side::new();
+    let socket = side.handle.listen("udp://127.0.0.1:0").unwrap();
+    let to = side.handle.connect(side.handle.local_address(socket).unwrap()).unwrap();
+    let node = socket.to_string().split(':').next().unwrap().to_owned();
+    assert_eq!((socket.to_string(), to.to_string()), (format!("{node}:0.0"), format!("{node}:1.0")));
+    assert_eq!(format!("{to:?}"), format!("Endpoint({node}:1.0)"));
+    assert_eq!(side.handle.send(to, b"hello"), Outcome::Sent);
+    let peer = side.until("a message", |seen| match seen {
+        Seen::Message(from, ..) => Some(*from),
+        _ => None,
+    });
+    let at = side.handle.local_address(to).unwrap().to_string().replace("udp://", "");
+    assert_eq!(peer.to_string(), format!("{node}:0.0[{at}]"));
+}
+
+#[test]
+fn a_second_listener_at_a_live_socket_file_is_refused_and_the_first_one_does_not_notice() {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = UnixListener::bind(folder.path().join("socket")).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let error = Side::new().handle.listen(address("unix", &folder).as_str()).unwrap_err().to_string();
+    assert!(error.contains("in use"), "{error}");
+    assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+}
+
+#[test]
+fn a_message_longer_than_the_queue_is_accepted_while_the_queue_has_space() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut limits = Limits::default();
+    limits.queue = 1000;
+    let (mut server, mut client) = (Side::new(), Side::with(limits));
+    let listener = server.handle.listen(address("tcp+msg", &folder).as_str()).unwrap();
+    let endpoint = client.handle.connect(server.handle.local_address(listener).unwrap()).unwrap();
+    // Everything is queued until the connection is open.
+    let messages = [vec![1; 500], vec![2; 50_000], vec![3; 1]];
+    let outcomes = messages.each_ref().map(|message| client.handle.send(endpoint, message));
+    assert_eq!(outcomes, [Outcome::Queued, Outcome::Queued, Outcome::Full]);
+    until(&mut server, &mut client, "drained", |_, client| client.seen.contains(&Seen::Drained(endpoint)));
+    assert!(client.handle.send(endpoint, &messages[2]).is_accepted());
+    until(&mut server, &mut client, "all", |server, _| {
+        server.accepted(listener).first().is_some_and(|accepted| server.messages(*accepted) == messages)
+    });
+}
+
+#[test]
+fn the_limit_of_connections_is_the_number_of_connections() {
+    let mut limits = Limits::default();
+    limits.connections = 10;
+    let mut side = Side::with(limits);
+    let listeners: Vec<_> = (0..3).map(|_| side.handle.listen("tcp://127.0.0.1:0").unwrap()).collect();
+    side.handle.listen("udp://127.0.0.1:0").unwrap();
+    let port = side.handle.local_address(listeners[0]).unwrap().port().unwrap();
+    let peers: Vec<_> = (0..12).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+    side.step_until("ten connections", |seen| seen.len() >= 10);
+    (0..10).for_each(|_| side.step());
+    assert_eq!(side.accepted(listeners[0]).len(), 10);
+    let error = side.handle.connect(format!("tcp://127.0.0.1:{port}")).unwrap_err().to_string();
+    assert!(error.contains("the limit of 10 connections is reached"), "{error}");
+    drop(peers);
 }

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use common::process::Process;
 use common::{PATIENCE, Seen, Side};
-use estafette_net::{Close, Endpoint, Event, Handle, Kind, Message, Node, Options, Outcome};
+use estafette_net::{Close, Endpoint, Event, Handle, Kind, Message, Node, Options, Outcome, UpgradeResponse};
 use tempfile::TempDir;
 
 /// A library, and how to run a script that uses it.
@@ -171,6 +171,39 @@ fn negotiates_with_our_server(library: &Library) {
     assert_eq!(chosen, [Some("chat.v1".to_owned())]);
 }
 
+/// The library's client is refused without a token, and accepted with one.
+fn upgrades_at_our_server(library: &Library) {
+    let options = Options::default().subprotocols(["chat.v1"]).on_upgrade(|request| {
+        let has_cookie = request.cookie("user").is_some_and(|user| user.starts_with("Zo"));
+        match (request.path(), request.query(), request.header("Authorization"), request.origin()) {
+            ("/chat", Some("room=1"), Some("Bearer secret"), Some("https://example.org")) if has_cookie => {
+                UpgradeResponse::accept().header("Set-Cookie", "seen=1")
+            }
+            _ => UpgradeResponse::reject(401, "a token is needed").header("WWW-Authenticate", "Bearer"),
+        }
+    });
+    let mut node = Node::<()>::new().unwrap();
+    let handle = node.handle();
+    let listener = handle.listen_with("ws://127.0.0.1:0", &options).unwrap();
+    let url = handle.local_address(listener).unwrap().to_string();
+    let Some(mut peer) = library.start(&plain(), &["upgrade", &url]) else { return };
+    let (mut events, begun) = (Vec::new(), Instant::now());
+    let status = loop {
+        node.poll(Some(Duration::from_millis(1)), |event| match event {
+            Event::Accepted { .. } => events.push("accepted".to_owned()),
+            Event::AcceptFailed(failure) => events.push(failure.reason.to_string()),
+            _ => {}
+        })
+        .unwrap();
+        if let Some(status) = peer.child.try_wait().unwrap() {
+            break status;
+        }
+        assert!(begun.elapsed() < PATIENCE, "it never ends: {events:?}");
+    };
+    assert!(status.success(), "it says above what it missed: {events:?}");
+    assert_eq!(events, ["WebSocket handshake: a token is needed", "accepted"]);
+}
+
 /// Our client offers two subprotocols, and sends a header.
 fn negotiates_with_our_client(library: &Library) {
     let Some(peer) = library.start(&plain(), &["serve"]) else { return };
@@ -251,6 +284,16 @@ fn websockets_negotiates_with_our_server() {
 #[test]
 fn websockets_negotiates_with_our_client() {
     negotiates_with_our_client(&WEBSOCKETS);
+}
+
+#[test]
+fn ws_upgrades_at_our_server() {
+    upgrades_at_our_server(&WS);
+}
+
+#[test]
+fn websockets_upgrades_at_our_server() {
+    upgrades_at_our_server(&WEBSOCKETS);
 }
 
 #[test]

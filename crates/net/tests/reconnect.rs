@@ -229,10 +229,10 @@ fn a_finished_connection_does_not_reconnect() {
 fn a_connection_finished_just_before_its_loss_does_not_reconnect() {
     let (_folder, listener, mut client, endpoint) = unread(Limits::default());
     // The queue is not read, which delays the end of the connection.
-    while client.handle.send(endpoint, &[7; 10_000]).is_accepted() {}
+    while client.handle.send(endpoint, &[7; 10_000]) == Outcome::Sent {}
     let (peer, _) = listener.accept().unwrap();
     peer.shutdown(Shutdown::Write).unwrap();
-    // An empty message needs no space, so it is accepted until the node notices the end.
+    // The queue has space, so a message is accepted until the node notices the end.
     until(&mut Side::new(), &mut client, "the end", |_, client| client.handle.send(endpoint, b"") == Outcome::Full);
     client.handle.finish(endpoint);
     assert_eq!(client.handle.send(endpoint, b""), Outcome::Closed);

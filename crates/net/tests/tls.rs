@@ -19,7 +19,7 @@ fn refused(server_options: &Options, client_options: &Options, host: &str) -> (S
     let endpoint = client.handle.connect_with(format!("tls+msg://{host}:{port}"), client_options).unwrap();
     let closed = |side: &Side| {
         side.seen.iter().find_map(|seen| match seen {
-            Seen::Closed(_, reason) => Some(reason.clone()),
+            Seen::Closed(_, reason) | Seen::AcceptFailed(_, _, reason) => Some(reason.clone()),
             _ => None,
         })
     };
@@ -54,8 +54,8 @@ fn a_peer_without_tls_is_disconnected() {
     let port = server.handle.local_address(listener).unwrap().port().unwrap();
     let mut peer = TcpStream::connect(("127.0.0.1", port)).unwrap();
     peer.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-    let reason = server.until("closed", |seen| match seen {
-        Seen::Closed(_, reason) => Some(reason.clone()),
+    let reason = server.until("refused", |seen| match seen {
+        Seen::AcceptFailed(_, _, reason) => Some(reason.clone()),
         _ => None,
     });
     assert!(reason.starts_with("not connected: received corrupt message"), "{reason}");

@@ -8,6 +8,9 @@
 
 #[path = "../../src/asleep.rs"]
 mod asleep;
+#[path = "../../src/counters.rs"]
+#[allow(dead_code, reason = "the models read no counters")]
+mod counters;
 #[path = "../../src/datagrams.rs"]
 #[allow(dead_code, reason = "the models send one datagram at a time")]
 mod datagrams;

@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use super::{Fault, Header, Item, Kind, Step, Violation};
-use crate::run::Rule;
+use crate::codec::Rule;
 
 const HEADER: usize = 4;
 

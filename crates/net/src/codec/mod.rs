@@ -12,11 +12,12 @@ use std::ops::Range;
 pub(crate) mod length;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod pieces;
+mod rule;
 pub(crate) mod websocket;
 
 use self::length::LengthDecoder;
+pub(crate) use self::rule::Rule;
 use self::websocket::WebSocketDecoder;
-use crate::run::Rule;
 use crate::upgrade::HandshakeError;
 
 /// The type of a message, where the protocol has one.

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use crate::{Endpoint, Event, Handle, Kind, Limits, Node, Options};
+use crate::{Address, Endpoint, Event, Handle, Kind, Limits, Node, Options};
 
 /// How long anything may take before a test fails, by default.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -19,6 +19,8 @@ pub enum Seen {
     Connected(Endpoint),
     /// As [`Event::Accepted`]: the connection and its listener.
     Accepted(Endpoint, Endpoint),
+    /// As [`Event::AcceptFailed`]: the listener, the peer, and the reason.
+    AcceptFailed(Endpoint, Option<Address>, String),
     /// As [`Event::Message`].
     Message(Endpoint, Kind, Vec<u8>),
     /// As [`Event::Drained`].
@@ -79,6 +81,9 @@ impl Side {
             seen.push(match event {
                 Event::Connected(endpoint) => Seen::Connected(endpoint),
                 Event::Accepted { endpoint, listener } => Seen::Accepted(endpoint, listener),
+                Event::AcceptFailed(failure) => {
+                    Seen::AcceptFailed(failure.listener, failure.peer, failure.reason.to_string())
+                }
                 Event::Message(from, message) => Seen::Message(from, message.kind(), message.take()),
                 Event::Drained(endpoint) => Seen::Drained(endpoint),
                 Event::Finished(endpoint) => Seen::Finished(endpoint),

@@ -140,6 +140,11 @@ impl Connection {
         next.owes_drained = out.owes_drained;
         next.requested_end = out.requested_end;
         next.will_reconnect = out.will_reconnect;
+        next.counts.messages += out.counts.messages;
+        next.counts.bytes += out.counts.bytes;
+        next.counts.refused += out.counts.refused;
+        to.received.messages.add(self.received.messages.get());
+        to.received.bytes.add(self.received.bytes.get());
         out.phase = Phase::Replaced;
         out.unwritten
     }

@@ -84,7 +84,8 @@ impl<S> AsyncNode<S> {
         self.node.handle()
     }
 
-    /// Returns the next event, or `None` after [`Handle::stop`]. A later call returns events again.
+    /// Returns the next event, or `None` after [`Handle::stop`]. A later call returns events again,
+    /// unless the node [has shut down](Handle::shutdown).
     ///
     /// This method is cancel safe: if it is dropped, as by `tokio::select!`, a later call returns
     /// the event. It yields to other tasks at least every 128 events.

@@ -87,6 +87,7 @@ impl<S> Node<S> {
                 }
                 Some(Some(Entry::Stream(incoming))) if incoming.key == key && incoming.armed == Some(at) => {
                     incoming.armed = None;
+                    incoming.note_writes();
                     match incoming.due(&self.shared.limits) {
                         // Data that arrived while the node was busy elsewhere is read first. This
                         // extends the deadline once, by 1 ms.
@@ -186,6 +187,32 @@ mod tests {
         let mut node = node(Some(LONG));
         to_itself(&mut node, "ws");
         assert!(node.next_deadline().is_some_and(|at| at >= begun + LONG));
+    }
+
+    #[test]
+    fn a_connection_that_is_being_sent_to_is_not_idle() {
+        for scheme in ["tcp", "tcp+msg", "ws"] {
+            let mut node = node(Some(LONG));
+            let (_, endpoint) = to_itself(&mut node, scheme);
+            let opened = node.stream(endpoint.key).unwrap().since;
+            let handle = node.handle();
+            // A write that is later than the last arrival.
+            std::thread::sleep(Duration::from_millis(2));
+            assert!(handle.send(endpoint, b"to a peer that only listens").is_accepted());
+            let mut batch = handle.batch(endpoint);
+            assert!(batch.push(b"more").is_accepted() && batch.flush().is_accepted());
+            node.clock = opened + LONG;
+            node.deadlines();
+            let ends =
+                |event: &Event<'_, ()>| matches!(event, Event::Closed { endpoint: which, .. } if *which == endpoint);
+            assert!(!node.outbox.iter().any(ends), "{scheme}");
+            // Nothing more was sent until the next deadline.
+            let due = node.next_deadline().expect("it has a deadline");
+            assert!(due > opened + LONG && due <= Instant::now() + LONG, "{scheme}");
+            node.clock = due;
+            node.deadlines();
+            assert!(node.outbox.iter().any(ends), "{scheme}");
+        }
     }
 
     #[test]

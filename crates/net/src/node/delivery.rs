@@ -74,7 +74,8 @@ impl<S> Node<S> {
     }
 
     /// Returns the next event, or `None` if none arrives before the timeout. A timeout of `None`
-    /// waits without limit, until [`Handle::stop`].
+    /// waits without limit, until [`Handle::stop`]. Nothing is lost if the event is dropped early,
+    /// except its own message.
     ///
     /// # Errors
     ///
@@ -152,6 +153,7 @@ impl<S> Node<S> {
             if let Some(next) = self.at_hand() {
                 return Ok(Some(next));
             }
+            self.complete_shutdown();
             if waited && timeout == Some(Duration::ZERO) || self.shared.stopped.load(Ordering::SeqCst) {
                 return Ok(None);
             }
@@ -179,15 +181,17 @@ impl<S> Node<S> {
         if self.must_close() {
             self.commands();
         }
-        if let Some(mut run) = self.run.take() {
+        if let Some(run) = &mut self.run {
             if let Some(at) = run.next(&mut self.buffer) {
-                let from = run.from;
-                self.run = Some(run);
-                return Some(Next::Message(from, MessageLocation::Shared(at), Kind::Binary));
+                return Some(Next::Message(run.from, MessageLocation::Shared(at), Kind::Binary));
             }
+            let (start, delivered) = (run.start(), run.delivered());
+            self.slice.count(delivered);
             if let Some((_, window)) = &mut self.current {
-                window.go_on_at(run.start());
+                window.go_on_at(start);
             }
+            self.count_run();
+            self.run = None;
         }
         if let Some((index, place)) = self.lent.take()
             && let Some(Some(Entry::Stream(incoming))) = self.entries.get_mut(index)
@@ -202,6 +206,10 @@ impl<S> Node<S> {
                 return Some(Next::Event(Event::Signal(signal)));
             }
             if let Some((index, window)) = self.current.take() {
+                let Some(window) = (if self.slice.is_over() { self.end_slice(index, window) } else { Some(window) })
+                else {
+                    continue;
+                };
                 if let Some(next) = self.read_on(index, window) {
                     return Some(next);
                 }

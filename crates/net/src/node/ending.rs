@@ -2,15 +2,17 @@
 
 use std::io::{self, ErrorKind};
 
+use super::counting::note_end;
 use super::{Entry, Node};
 use crate::codec::{Decoder, Violation};
 use crate::connection::Flushed;
-use crate::event::{Endpoint, Event, Late, Reason};
-use crate::incoming::{Ending, after};
+use crate::event::{AcceptFailure, Endpoint, Event, Late, Reason};
+use crate::incoming::{Ending, Incoming};
 #[cfg(doc)]
 use crate::limits::Limits;
 use crate::shared::Origin;
 use crate::slab::Key;
+use crate::trace;
 
 impl<S> Node<S> {
     /// Handles a send error from the kernel. Messages received before it are delivered before
@@ -116,10 +118,13 @@ impl<S> Node<S> {
     /// Reads and discards until the peer ends its direction too, within [`Limits::flush`]. The reason
     /// is reported at once, or when that is over.
     fn await_peers_end(&mut self, key: Key, reason: Reason, at_once: bool) {
-        let until = after(self.clock, self.shared.limits.flush);
+        let until = self.flush_deadline();
         let ended = matches!(reason, Reason::Ended | Reason::Truncated);
         let reason = if at_once {
-            self.outbox.push_back(Event::Closed { endpoint: Endpoint::new(key), reason });
+            if let Some(Some(Entry::Stream(incoming))) = self.entries.get(key.index as usize) {
+                note_end(&self.shared.openings, incoming, &reason);
+                self.outbox.push_back(end_event(incoming, reason));
+            }
             None
         } else {
             Some(reason)
@@ -136,6 +141,7 @@ impl<S> Node<S> {
     /// Delivers no further messages of the run of a connection. What is left of it is decoded and
     /// discarded.
     fn end_run(&mut self, key: Key) {
+        self.count_run();
         if let Some(run) = self.run.take_if(|run| run.from.key == key)
             && let Some((_, window)) = &mut self.current
         {
@@ -193,6 +199,7 @@ impl<S> Node<S> {
     /// Removes an endpoint, and reports the reason unless it was reported before.
     fn remove(&mut self, key: Key, mut reason: Option<Reason>) {
         let index = key.index as usize;
+        self.count_run();
         let Some(entry) = self.entries.get_mut(index).and_then(Option::take) else { return };
         match &entry {
             Entry::Stream(incoming) => {
@@ -217,14 +224,34 @@ impl<S> Node<S> {
                 bound.listener.close();
             }
         }
+        if let Some(reason) = reason {
+            self.outbox.push_back(match &entry {
+                Entry::Stream(incoming) => {
+                    note_end(&self.shared.openings, incoming, &reason);
+                    end_event(incoming, reason)
+                }
+                _ => {
+                    trace::closed(Endpoint::new(key), &reason);
+                    Event::Closed { endpoint: Endpoint::new(key), reason }
+                }
+            });
+        }
         drop(entry);
         self.last = self.last.filter(|(last, _)| *last != index);
         self.forget_reads(index);
         self.shared.remove(key);
-        if let Some(reason) = reason {
-            self.outbox.push_back(Event::Closed { endpoint: Endpoint::new(key), reason });
-        }
     }
+}
+
+/// The event that reports the end of a connection.
+fn end_event<S>(incoming: &Incoming, reason: Reason) -> Event<'static, S> {
+    let endpoint = Endpoint::new(incoming.key);
+    let Some(Origin::Accepted { listener, peer }) = &incoming.opening else {
+        return Event::Closed { endpoint, reason };
+    };
+    let listener = Endpoint::new(*listener);
+    let peer = peer.as_deref().cloned().or_else(|| incoming.connection.link.peer());
+    Event::AcceptFailed(Box::new(AcceptFailure { endpoint, listener, peer, reason }))
 }
 
 /// Whether the peer is at fault. Such an end is reported at once, however long the peer stays.

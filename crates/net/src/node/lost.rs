@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use super::Node;
+use super::counting::is_failure;
 use crate::event::{Endpoint, Event, Reason};
 use crate::incoming::{Sending, after};
 use crate::lookup::{LookupOwner, name, resolve};
 use crate::slab::Key;
+use crate::trace;
 
 impl<S> Node<S> {
     /// Schedules a reconnect after a connection was lost or could not connect, if
@@ -19,6 +21,7 @@ impl<S> Node<S> {
             return Err(reason);
         }
         let before = incoming.connection.clone();
+        let failed = is_failure(incoming, &reason);
         let Some(mut reconnect) = incoming.reconnect.take() else { return Err(reason) };
         let Some(delay) = reconnect.next_delay() else { return Err(reason) };
         let Ok((begun, unwritten)) =
@@ -26,6 +29,9 @@ impl<S> Node<S> {
         else {
             return Err(reason);
         };
+        if failed {
+            self.shared.openings.failed.add(1);
+        }
         reconnect.next_attempt = Some(after(clock, delay));
         if let Some(incoming) = self.stream(key) {
             incoming.reconnect = Some(reconnect);
@@ -34,6 +40,7 @@ impl<S> Node<S> {
         before.link.finish().ok();
         self.last = self.last.filter(|(last, _)| *last != key.index as usize);
         self.add_connection(key, *begun);
+        trace::lost(Endpoint::new(key), &reason, delay);
         self.outbox.push_back(Event::Lost { endpoint: Endpoint::new(key), reason, unwritten, again_in: delay });
         Ok(())
     }
@@ -47,6 +54,7 @@ impl<S> Node<S> {
         let Some(reconnect) = &mut incoming.reconnect else { return };
         reconnect.next_attempt = None;
         let (address, options) = (reconnect.address.clone(), reconnect.options.clone());
+        trace::connecting(Endpoint::new(key), &address);
         self.arm(key);
         let dialled = options.dialled(&address);
         let begun = match name(dialled) {

@@ -12,9 +12,10 @@ use crate::codec::Decoder;
 use crate::connection::Flushed;
 use crate::event::{Endpoint, Event, Reason};
 use crate::incoming::{Incoming, Sending};
-use crate::reconnect::ReconnectState;
-use crate::shared::{Connecting, NewConnection, Origin, Resource};
+use crate::reconnecting::ReconnectState;
+use crate::shared::{NewConnection, Origin, Resource};
 use crate::slab::Key;
+use crate::trace;
 use crate::transport::{Link, Listener, Options};
 
 /// How long a listener stops accepting after the system ran out of descriptors, or a limit was
@@ -44,6 +45,7 @@ impl<S> Node<S> {
         }
         self.set(key.index as usize, Entry::Stream(Box::new(incoming)));
         self.arm(key);
+        self.close_in_shutdown(key);
     }
 
     pub(super) fn watch(&mut self, key: Key) {
@@ -58,6 +60,7 @@ impl<S> Node<S> {
                 ready: false,
                 paused: false,
                 backing_off: false,
+                limited: false,
                 rate_window_start: self.clock,
                 accepted: 0,
             },
@@ -65,11 +68,12 @@ impl<S> Node<S> {
         };
         drop(resources);
         self.set(key.index as usize, entry);
+        self.close_in_shutdown(key);
     }
 
     /// Accepts waiting connections, within the limits.
     pub(super) fn accept(&mut self, index: usize) {
-        let free = self.shared.limits.connections.saturating_sub(self.shared.count());
+        let free = self.shared.limits.connections.saturating_sub(self.shared.connections());
         let Some(Some(Entry::Listener { key, bound, rate_window_start, accepted, ready, .. })) =
             self.entries.get_mut(index)
         else {
@@ -92,11 +96,17 @@ impl<S> Node<S> {
             match self.shared.accept(link, key, &bound) {
                 Ok((key, begun)) => self.accepted(key, begun),
                 // epoll cannot register it. The connection is dropped, and its peer sees it end.
-                Err(_) => backs_off = true,
+                Err(_) => {
+                    bound.tally.openings.failed.add(1);
+                    self.shared.openings.failed.add(1);
+                    backs_off = true;
+                }
             }
         }
         if backs_off {
             self.back_off(key);
+        } else if let Some(Some(Entry::Listener { limited, .. })) = self.entries.get_mut(index) {
+            *limited = false;
         }
     }
 
@@ -105,8 +115,18 @@ impl<S> Node<S> {
         let incoming = Incoming::new(key, connection, decoder, origin, self.clock);
         self.set(key.index as usize, Entry::Stream(Box::new(incoming)));
         self.poll_connected(key);
+        self.note_peer(key);
         // A connection that is open at once needs no handshake deadline.
         self.arm(key);
+    }
+
+    /// Notes the peer's address, if the transport itself has a handshake.
+    fn note_peer(&mut self, key: Key) {
+        if let Some(incoming) = self.stream(key)
+            && let Some(Origin::Accepted { peer: peer @ None, .. }) = &mut incoming.opening
+        {
+            *peer = incoming.connection.link.peer().map(Arc::new);
+        }
     }
 
     /// Stops accepting for a while. A timer resumes it, because epoll does not report connections
@@ -116,6 +136,11 @@ impl<S> Node<S> {
             && mem::replace(backing_off, true)
         {
             return;
+        }
+        if let Some(Some(Entry::Listener { limited, .. })) = self.entries.get_mut(key.index as usize)
+            && !mem::replace(limited, true)
+        {
+            trace::backing_off(Endpoint::new(key));
         }
         self.schedule(self.clock + ACCEPT_BACKOFF, key);
     }
@@ -156,11 +181,20 @@ impl<S> Node<S> {
         if let Some(reconnect) = &mut incoming.reconnect {
             reconnect.succeeded();
         }
-        let opened = incoming.connection.open();
+        let connection = incoming.connection.clone();
+        let opened = connection.open();
         let endpoint = Endpoint::new(key);
+        self.count_open(&connection);
         self.outbox.push_back(match origin {
-            Origin::Connecting(_) => Event::Connected(endpoint),
-            Origin::Accepted(listener) => Event::Accepted { endpoint, listener: Endpoint::new(listener) },
+            Origin::Connecting(_) => {
+                trace::connected(endpoint);
+                Event::Connected(endpoint)
+            }
+            Origin::Accepted { listener, .. } => {
+                let listener = Endpoint::new(listener);
+                trace::accepted(endpoint, listener, &connection);
+                Event::Accepted { endpoint, listener }
+            }
         });
         self.arm(key);
         match opened {
@@ -179,12 +213,14 @@ impl<S> Node<S> {
     /// Handles a failed connection attempt: tries the host's next address, if there is one.
     pub(super) fn connect_failed(&mut self, key: Key, error: io::Error) {
         let Some(incoming) = self.stream(key) else { return };
-        if let Some(Origin::Connecting(connecting)) = incoming.opening.take()
-            && let Connecting { address, others, options } = *connecting
-            && !others.is_empty()
-            && self.connect_replacement(key, &address, others, &options).is_ok()
+        if let Some(Origin::Connecting(connecting)) = &mut incoming.opening
+            && !connecting.others.is_empty()
         {
-            return;
+            let others = mem::take(&mut connecting.others);
+            let (address, options) = (connecting.address.clone(), connecting.options.clone());
+            if self.connect_replacement(key, &address, others, &options).is_ok() {
+                return;
+            }
         }
         self.close_or_reconnect(key, Reason::NotConnected(error));
     }
@@ -319,8 +355,7 @@ mod tests {
 
     #[test]
     fn a_listener_accepts_no_more_connections_than_the_limit() {
-        // The listener counts as one of the three.
-        let (mut node, _, _peers) = waiting(Limits { connections: 3, ..Limits::default() }, 5);
+        let (mut node, _, _peers) = waiting(Limits { connections: 2, ..Limits::default() }, 5);
         let first = accepted(&mut node);
         accepted(&mut node);
         // The listener retries during this wait.

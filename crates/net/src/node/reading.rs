@@ -4,16 +4,17 @@ use std::io::ErrorKind;
 use std::mem;
 
 use super::{Entry, Next, Node};
-use crate::codec::Kind;
+use crate::codec::{Kind, Rule};
 use crate::event::{Endpoint, Reason};
 use crate::incoming::{MessageLocation, Progress, Window};
-use crate::run::{Rule, Run};
+use crate::run::Run;
 use crate::slab::Key;
 use crate::transport::Received;
 
 impl<S> Node<S> {
     /// Starts to read an entry, or to accept at it.
     pub(super) fn begin(&mut self, index: usize) {
+        self.slice.begin();
         if self.partial.as_ref().is_none_or(|(of, _)| *of != index) {
             self.move_partial();
         }
@@ -53,6 +54,28 @@ impl<S> Node<S> {
         }
     }
 
+    /// Ends the turn of a connection or a datagram socket whose time is over. What was read and not
+    /// delivered stays for its next turn. Returns the window if the turn has to go on.
+    pub(super) fn end_slice(&mut self, index: usize, mut window: Window) -> Option<Window> {
+        match self.entries.get_mut(index) {
+            Some(Some(Entry::Stream(incoming))) => {
+                let Some(progress) = incoming.interrupt(&self.buffer, &mut window, &self.shared.limits, self.clock)
+                else {
+                    return Some(window);
+                };
+                let next = self.progress(index, window, progress);
+                debug_assert!(next.is_none(), "the turn delivered nothing more");
+                None
+            }
+            // The next attempt to receive finds the budget spent.
+            Some(Some(Entry::Datagrams { .. })) => {
+                window.spend(usize::MAX);
+                Some(window)
+            }
+            _ => None,
+        }
+    }
+
     /// Continues a read that paused to deliver a message.
     pub(super) fn read_on(&mut self, index: usize, mut window: Window) -> Option<Next<S>> {
         match self.entries.get_mut(index) {
@@ -78,9 +101,10 @@ impl<S> Node<S> {
         }
         match progress {
             Progress::Message(place, kind) => {
+                self.slice.count(1);
                 if matches!(place, MessageLocation::Shared(_)) && incoming.ending.is_none() {
                     let rule = incoming.decoder.rule();
-                    self.run = rule.map(|rule| Run::new(Endpoint::new(key), rule, window.rest()));
+                    self.run = rule.map(|rule| Run::new(Endpoint::new(key), rule, window.rest(), self.slice.left()));
                 }
                 if incoming.ending.is_some() {
                     // The connection is closing: discard the message.
@@ -88,6 +112,7 @@ impl<S> Node<S> {
                     incoming.release_delivered(&place);
                     return None;
                 }
+                incoming.connection.received().messages.add(1);
                 let done =
                     matches!(place, MessageLocation::Shared(_)) && incoming.is_done_with(&window, &self.shared.limits);
                 self.current = (!done).then_some((index, window));
@@ -144,13 +169,17 @@ impl<S> Node<S> {
             Ok(Received { len, each, from }) => {
                 // A custom transport may report more than the buffer holds.
                 let len = len.min(self.buffer.len());
+                socket.tally.received.messages.add(1);
+                socket.tally.received.bytes.add(len as u64);
                 window.spend(len.max(64));
+                self.slice.count(1);
                 (self.last, self.has_received) = (Some((index, self.clock)), true);
                 self.current = Some((index, window));
                 let endpoint = Endpoint { key: *key, remote: from };
                 let each = if each == 0 { len } else { each };
                 let first = each.min(len);
-                self.run = (first < len).then(|| Run::new(endpoint, Rule::Equal { length: each }, first..len));
+                self.run =
+                    (first < len).then(|| Run::new(endpoint, Rule::Equal { length: each }, first..len, u32::MAX));
                 Some(Next::Message(endpoint, MessageLocation::Shared(0..first), Kind::Binary))
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => None,

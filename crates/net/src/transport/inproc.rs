@@ -16,7 +16,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::{Link, Listener, Listening, Opened, Options, Transport};
 use crate::Address;
 use crate::address::Place;
-use crate::shared::lock;
+use crate::lock::lock;
 
 /// The default capacity of a pipe, in bytes.
 const DEFAULT_CAPACITY: usize = 256 << 10;

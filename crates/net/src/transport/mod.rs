@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::Address;
 use crate::proxy::{Proxy, Tunnel};
 use crate::reconnect::Reconnect;
-use crate::upgrade::Headers;
+use crate::upgrade::{Headers, UpgradeHook, UpgradeRequest, UpgradeResponse};
 
 mod credentials;
 mod inproc;
@@ -351,6 +351,8 @@ pub struct Options {
     pub subprotocols: Vec<String>,
     /// As added by [`Options::header`].
     pub headers: Headers,
+    /// As set by [`Options::on_upgrade`].
+    pub on_upgrade: Option<UpgradeHook>,
     /// As set by [`Options::host`]. If it is unset, the node sets it when it connects: to the host
     /// of the address as written, before name resolution.
     pub host: Option<String>,
@@ -382,6 +384,7 @@ impl Default for Options {
             tunnel: None,
             subprotocols: Vec::new(),
             headers: Headers::default(),
+            on_upgrade: None,
             host: None,
             #[cfg(feature = "tls")]
             tls_client: None,
@@ -576,6 +579,38 @@ impl Options {
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Options {
         self.headers.push(name, value);
+        self
+    }
+
+    /// Sets a function that accepts or rejects each WebSocket of a listener, by its request. Without it
+    /// every valid request is accepted.
+    ///
+    /// The node calls it in its own thread, so it must not block. If it panics, so does the call that
+    /// runs the node. [`Event::AcceptFailed`](crate::Event::AcceptFailed) reports what it rejects. If
+    /// its response is invalid, the client gets status 500.
+    ///
+    /// ```
+    /// use estafette_net::{Options, UpgradeResponse};
+    ///
+    /// let options = Options::default().subprotocols(["chat.v1"]).on_upgrade(|request| {
+    ///     if request.path() != "/chat" {
+    ///         return UpgradeResponse::reject(404, "only /chat is here");
+    ///     }
+    ///     if request.origin().is_some_and(|origin| origin != "https://example.org") {
+    ///         return UpgradeResponse::reject(403, "pages of another site may not connect");
+    ///     }
+    ///     match request.header("Authorization") {
+    ///         Some("Bearer secret") => UpgradeResponse::accept().header("Set-Cookie", "seen=1"),
+    ///         _ => UpgradeResponse::reject(401, "a token is needed").header("WWW-Authenticate", "Bearer"),
+    ///     }
+    /// });
+    /// ```
+    #[must_use]
+    pub fn on_upgrade(
+        mut self,
+        decide: impl Fn(&UpgradeRequest<'_>) -> UpgradeResponse + Send + Sync + 'static,
+    ) -> Options {
+        self.on_upgrade = Some(UpgradeHook::new(decide));
         self
     }
 

@@ -108,11 +108,14 @@ fn permissions(address: &Address, options: &Options) -> io::Result<Option<u32>> 
 }
 
 /// Whether a socket file was left behind by a dead process: connecting to it is refused.
+///
+/// The probe is a datagram socket. A live listener does not notice it: the system reports that the
+/// type is wrong (`EPROTOTYPE`), and `ECONNREFUSED` only if the file belongs to no socket.
 fn is_stale(path: &std::path::Path, at: &SockAddr) -> io::Result<bool> {
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
         return Ok(false);
     }
-    let probe = Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None)?;
+    let probe = Socket::new(Domain::UNIX, Type::DGRAM.nonblocking().cloexec(), None)?;
     Ok(probe.connect(at).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused))
 }
 

@@ -2,6 +2,7 @@
 what it should be. Where a folder is named last, it is by TLS, with the certificate that lies there. What the words mean that are answered otherwise than by an echo is said in peers.rs."""
 
 import asyncio
+import inspect
 import ssl
 import sys
 
@@ -98,4 +99,26 @@ async def negotiate(url):
         assert await socket.recv() == "hello"
 
 
-asyncio.run({"serve": serve, "drive": drive, "negotiate": negotiate}[sys.argv[1]](*sys.argv[2:]))
+async def upgrade(url):
+    """Is refused without a token, and accepted with one."""
+    try:
+        async with websockets.connect(f"{url}/chat"):
+            raise AssertionError("it is not refused")
+    except websockets.InvalidHandshake as error:
+        # The name depends on the version of the library.
+        response = getattr(error, "response", error)
+        assert response.status_code == 401
+        assert response.headers["WWW-Authenticate"] == "Bearer"
+
+    headers = {"Authorization": "Bearer secret", "Cookie": "user=Zo"}
+    new = "additional_headers" in inspect.signature(websockets.connect).parameters
+    options = {"additional_headers" if new else "extra_headers": headers}
+    options |= {"subprotocols": ["chat.v2", "chat.v1"], "origin": "https://example.org"}
+    async with websockets.connect(f"{url}/chat?room=1", **options) as socket:
+        answer = socket.response.headers if hasattr(socket, "response") else socket.response_headers
+        assert answer["Set-Cookie"] == "seen=1"
+        assert socket.subprotocol == "chat.v1"
+
+
+COMMANDS = {"serve": serve, "drive": drive, "negotiate": negotiate, "upgrade": upgrade}
+asyncio.run(COMMANDS[sys.argv[1]](*sys.argv[2:]))

@@ -105,5 +105,23 @@ async function negotiate(url) {
   await closed;
 }
 
+/** Is refused without a token, and accepted with one. */
+async function upgrade(url) {
+  const refused = new WebSocket(`${url}/chat`);
+  const [, response] = await once(refused, 'unexpected-response');
+  assert.equal(response.statusCode, 401);
+  assert.equal(response.headers['www-authenticate'], 'Bearer');
+  assert.equal((await response.toArray()).join(''), 'a token is needed\n');
+
+  const headers = { Authorization: 'Bearer secret', Cookie: 'user=Zoë' };
+  const socket = new WebSocket(`${url}/chat?room=1`, ['chat.v2', 'chat.v1'], { headers, origin: 'https://example.org' });
+  const [answer, closed] = [once(socket, 'upgrade'), once(socket, 'close')];
+  await once(socket, 'open');
+  assert.equal((await answer)[0].headers['set-cookie'][0], 'seen=1');
+  assert.equal(socket.protocol, 'chat.v1');
+  socket.close(1000);
+  await closed;
+}
+
 const [what, ...rest] = process.argv.slice(2);
-await { serve, drive, negotiate }[what](...rest);
+await { serve, drive, negotiate, upgrade }[what](...rest);

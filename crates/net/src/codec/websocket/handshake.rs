@@ -9,8 +9,9 @@ use sha1::{Digest, Sha1};
 
 use super::super::{Fault, Item, Step, Violation};
 use crate::Address;
+use crate::endpoint::Endpoint;
 use crate::transport::Options;
-use crate::upgrade::{HandshakeError, Headers, UpgradeRules, is_token};
+use crate::upgrade::{Decision, HandshakeError, Headers, UpgradeHook, UpgradeRequest, UpgradeRules, is_token};
 
 /// The longest head of a request or response in bytes, and the most header lines.
 const MAX_HEAD: usize = 16 << 10;
@@ -21,14 +22,22 @@ const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// What one side waits for.
 #[derive(Debug)]
 pub(crate) enum Opening {
-    /// A client's request, to be answered by these rules.
-    Request(Arc<UpgradeRules>),
+    /// A client's request.
+    Request(Box<Awaited>),
     /// A server's response.
     Answer(Box<Expected>),
 }
 
-/// The response that a client's request expects.
+/// How the request of a client is answered.
 #[derive(Debug)]
+pub(crate) struct Awaited {
+    pub(crate) rules: Arc<UpgradeRules>,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) peer: Option<Arc<Address>>,
+}
+
+/// The response that a client's request expects.
+#[derive(Debug, Default)]
 pub(crate) struct Expected {
     /// Its `Sec-WebSocket-Accept`.
     pub(crate) accept: String,
@@ -63,18 +72,25 @@ impl Opening {
         Ok((Opening::Answer(Box::new(Expected { accept: accept(&key), offered })), request.into_bytes()))
     }
 
+    /// A server that waits for the request of nobody in particular.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn requested(rules: UpgradeRules) -> Opening {
+        let endpoint = Endpoint::new(crate::slab::Slab::new().insert_with(|_| ()));
+        Opening::Request(Box::new(Awaited { rules: Arc::new(rules), endpoint, peer: None }))
+    }
+
     /// Decodes the head, and checks it once it is complete.
     pub(super) fn read(&self, input: &[u8]) -> Result<Step, Fault> {
         let mut lines = [httparse::EMPTY_HEADER; MAX_LINES];
         match self {
-            Opening::Request(rules) => {
+            Opening::Request(awaited) => {
                 let mut request = httparse::Request::new(&mut lines);
                 let consumed = match head_len(request.parse(input), input.len()) {
                     Ok(Some(consumed)) => consumed,
                     Ok(None) => return Ok(partial(input)),
                     Err(refusal) => return Err(refuse(refusal, Headers::default())),
                 };
-                match answer_request(&request, rules) {
+                match answer_request(&request, awaited) {
                     Ok(item) => Ok(Step { consumed, item }),
                     Err(refusal) => Err(refuse(refusal, Headers::from(&*request.headers))),
                 }
@@ -84,8 +100,12 @@ impl Opening {
                 let consumed = match head_len(answer.parse(input), input.len()) {
                     Ok(Some(consumed)) => consumed,
                     Ok(None) => return Ok(partial(input)),
-                    Err((_, what)) => return Err(fault(what, None, Headers::default(), Vec::new())),
+                    Err(refusal) => return Err(fault(refusal.what, None, Headers::default(), Vec::new())),
                 };
+                // An interim response: the final one follows.
+                if matches!(answer.code, Some(100 | 102..=199)) {
+                    return Ok(Step { consumed, item: Item::Partial { need: 1 } });
+                }
                 match check_answer(&answer, expected) {
                     Ok(subprotocol) => Ok(Step { consumed, item: Item::Open { reply: Vec::new(), subprotocol } }),
                     Err(what) => Err(fault(what, answer.code, Headers::from(&*answer.headers), Vec::new())),
@@ -100,16 +120,30 @@ fn push_header(head: &mut String, name: &str, value: &str) {
     head.extend([name, ": ", value, "\r\n"]);
 }
 
-/// The status line of a refusal without its version, and why.
-type Refusal = (&'static str, String);
+/// The refusal of a request.
+struct Refusal {
+    status: u16,
+    /// Why, for the event at this side.
+    what: String,
+    /// The body of the response. `None`: what is wrong.
+    body: Option<&'static str>,
+    /// Further headers of the response.
+    headers: Headers,
+}
+
+impl Refusal {
+    fn new(status: u16, what: impl Into<String>) -> Refusal {
+        Refusal { status, what: what.into(), body: None, headers: Headers::default() }
+    }
+}
 
 /// The length of a head, or `None` if it is not complete. Fails if it is not HTTP or too long.
 fn head_len(parsed: httparse::Result<usize>, available: usize) -> Result<Option<usize>, Refusal> {
     match parsed {
         Ok(httparse::Status::Complete(len)) if len <= MAX_HEAD => Ok(Some(len)),
         Ok(httparse::Status::Partial) if available < MAX_HEAD => Ok(None),
-        Ok(_) => Err(("431 Request Header Fields Too Large", "the head is longer than 16 KiB".to_owned())),
-        Err(error) => Err(("400 Bad Request", format!("invalid HTTP: {error}"))),
+        Ok(_) => Err(Refusal::new(431, "the head is longer than 16 KiB")),
+        Err(error) => Err(Refusal::new(400, format!("invalid HTTP: {error}"))),
     }
 }
 
@@ -118,15 +152,47 @@ fn partial(input: &[u8]) -> Step {
     Step { consumed: 0, item: Item::Partial { need: input.len() + 1 } }
 }
 
-/// Refuses a client's request: the response says why.
-fn refuse((status, what): Refusal, headers: Headers) -> Fault {
-    let reply = format!(
-        "HTTP/1.1 {status}\r\nSec-WebSocket-Version: 13\r\nConnection: close\r\nContent-Type: text/plain\r\n\
-         Content-Length: {}\r\n\r\n{what}\n",
-        what.len() + 1
-    );
-    let code = status.split(' ').next().and_then(|code| code.parse().ok());
-    fault(what, code, headers, reply.into_bytes())
+/// Refuses a client's request: the response says why. `received` are its headers.
+fn refuse(Refusal { status, what, body, headers }: Refusal, received: Headers) -> Fault {
+    let mut reply = format!("HTTP/1.1 {status} {}\r\n", phrase(status));
+    push_header(&mut reply, "Sec-WebSocket-Version", "13");
+    push_header(&mut reply, "Connection", "close");
+    for (name, value) in headers.iter() {
+        push_header(&mut reply, name, value);
+    }
+    if headers.get("Content-Type").is_none() {
+        push_header(&mut reply, "Content-Type", "text/plain; charset=utf-8");
+    }
+    let body = body.unwrap_or(&what);
+    push_header(&mut reply, "Content-Length", &(body.len() + 1).to_string());
+    reply.extend(["\r\n", body, "\n"]);
+    fault(what, Some(status), received, reply.into_bytes())
+}
+
+/// The usual phrase of a status: RFC 9110, section 15. Clients ignore it.
+fn phrase(status: u16) -> &'static str {
+    match status {
+        301 => "Moved Permanently",
+        302 => "Found",
+        303 => "See Other",
+        307 => "Temporary Redirect",
+        308 => "Permanent Redirect",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        410 => "Gone",
+        426 => "Upgrade Required",
+        429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
+        500 => "Internal Server Error",
+        503 => "Service Unavailable",
+        505 => "HTTP Version Not Supported",
+        _ if status < 400 => "Redirect",
+        _ if status < 500 => "Client Error",
+        _ => "Server Error",
+    }
 }
 
 /// Ends a handshake. `reply` is sent to the peer first.
@@ -135,36 +201,66 @@ fn fault(what: String, status: Option<u16>, headers: Headers, reply: Vec<u8>) ->
 }
 
 /// Answers a request: section 4.2.
-fn answer_request(request: &httparse::Request<'_, '_>, rules: &UpgradeRules) -> Result<Item, Refusal> {
+fn answer_request(request: &httparse::Request<'_, '_>, awaited: &Awaited) -> Result<Item, Refusal> {
     let key = check_request(request)?;
-    let subprotocol = offered(request.headers).find(|offered| rules.subprotocols.iter().any(|one| one == offered));
+    let rules = &awaited.rules;
+    let supported = offered(request.headers).find(|offered| rules.subprotocols.iter().any(|one| one == offered));
+    let (chosen, headers) = match &rules.hook {
+        Some(hook) => decide(hook, request, awaited)?,
+        None => (None, Headers::default()),
+    };
+    let subprotocol = chosen.as_deref().or(supported);
     let mut reply = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n".to_owned();
     if let Some(subprotocol) = subprotocol {
         push_header(&mut reply, "Sec-WebSocket-Protocol", subprotocol);
+    }
+    for (name, value) in headers.iter() {
+        push_header(&mut reply, name, value);
     }
     push_header(&mut reply, "Sec-WebSocket-Accept", &accept(key));
     reply.push_str("\r\n");
     Ok(Item::Open { reply: reply.into_bytes(), subprotocol: subprotocol.map(Box::from) })
 }
 
+/// Lets the user decide about a valid request. Returns the subprotocol that the user chose, if any,
+/// and further headers of the response.
+fn decide(
+    hook: &UpgradeHook,
+    request: &httparse::Request<'_, '_>,
+    awaited: &Awaited,
+) -> Result<(Option<String>, Headers), Refusal> {
+    let (target, headers) = (request.path.unwrap_or_default(), Headers::from(&*request.headers));
+    let request = UpgradeRequest::new(awaited.endpoint, awaited.peer.as_deref(), target, headers);
+    let response = hook.decide(&request);
+    if let Some(error) = response.error(&request) {
+        // The details are for this side only.
+        let what = format!("Options::on_upgrade returned an invalid response: {error}");
+        return Err(Refusal { body: Some("internal error"), ..Refusal::new(500, what) });
+    }
+    match response.decision {
+        Decision::Accept { subprotocol } => Ok((subprotocol, response.headers)),
+        Decision::Reject { status, text } => Err(Refusal { headers: response.headers, ..Refusal::new(status, text) }),
+    }
+}
+
 /// Checks a request, and returns its key.
 fn check_request<'a>(request: &httparse::Request<'_, 'a>) -> Result<&'a str, Refusal> {
-    let bad = |why: &str| ("400 Bad Request", why.to_owned());
+    let bad = |why: &str| Refusal::new(400, why);
     if request.method != Some("GET") {
-        return Err(("405 Method Not Allowed", "a WebSocket request must use GET".to_owned()));
+        return Err(Refusal::new(405, "a WebSocket request must use GET"));
     }
     if request.version != Some(1) {
-        return Err(("505 HTTP Version Not Supported", "a WebSocket needs HTTP/1.1".to_owned()));
+        return Err(Refusal::new(505, "a WebSocket needs HTTP/1.1"));
     }
     let lines = &*request.headers;
     if one(lines, "host").is_none() {
         return Err(bad("no Host"));
     }
     if !has(lines, "upgrade", "websocket") || !has(lines, "connection", "upgrade") {
-        return Err(("426 Upgrade Required", "this is a WebSocket: connect by ws://".to_owned()));
+        return Err(Refusal::new(426, "this is a WebSocket: connect by ws://"));
     }
     if one(lines, "sec-websocket-version") != Some("13") {
-        return Err(("426 Upgrade Required", "Sec-WebSocket-Version is not 13".to_owned()));
+        return Err(Refusal::new(426, "Sec-WebSocket-Version is not 13"));
     }
     let key = one(lines, "sec-websocket-key").ok_or_else(|| bad("no Sec-WebSocket-Key"))?;
     if STANDARD.decode(key).map(|nonce| nonce.len()) != Ok(16) {
@@ -242,7 +338,7 @@ mod tests {
 
     /// A listener that supports these subprotocols.
     fn listener(supported: &[&str]) -> Opening {
-        Opening::Request(Arc::new(UpgradeRules { subprotocols: names(supported) }))
+        Opening::requested(UpgradeRules { subprotocols: names(supported), hook: None })
     }
 
     /// A client that offers these subprotocols, and its request.
@@ -337,6 +433,18 @@ mod tests {
             let reply = String::from_utf8(reply).unwrap().replace("\r\n\r\n", &format!("\r\n{lines}\r\n"));
             let fault = client.read(reply.as_bytes()).unwrap_err();
             assert!(fault.what.to_string().contains(error), "{}", fault.what);
+        }
+    }
+
+    #[test]
+    fn interim_responses_are_skipped() {
+        let (client, request) = client("ws://h", &[]);
+        let Item::Open { reply, .. } = listener(&[]).read(&request).unwrap().item else { panic!() };
+        for interim in ["HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"] {
+            let stream = [interim.as_bytes(), &reply].concat();
+            let step = client.read(&stream).unwrap();
+            assert_eq!(step, Step { consumed: interim.len(), item: Item::Partial { need: 1 } });
+            assert!(matches!(client.read(&stream[step.consumed..]).unwrap().item, Item::Open { .. }));
         }
     }
 }

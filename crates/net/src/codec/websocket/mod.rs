@@ -8,13 +8,13 @@ mod utf8;
 pub use self::close::{Close, CloseError};
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::handshake::Expected;
-pub(crate) use self::handshake::Opening;
+pub(crate) use self::handshake::{Awaited, Opening};
 pub(crate) use self::utf8::Utf8;
 
 use std::ops::Range;
 
 use super::{Fault, Header, Item, Kind, Step, Violation};
-use crate::run::Rule;
+use crate::codec::Rule;
 
 /// Which end of a WebSocket this is. A client masks what it sends; a server must not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,7 +8,7 @@ const LIMIT: usize = 100_000;
 
 /// A decoder that has completed its handshake.
 fn decoder(side: Side) -> WebSocketDecoder {
-    let mut decoder = WebSocketDecoder::new(side, Opening::Request(Default::default()), LIMIT, 20);
+    let mut decoder = WebSocketDecoder::new(side, Opening::requested(Default::default()), LIMIT, 20);
     decoder.opening = None;
     decoder
 }

@@ -1,0 +1,127 @@
+//! A busy connection does not keep others waiting for long.
+//!
+//! The tests count how many messages of one connection are delivered in a row while another one has
+//! messages too. Everything is in the sockets' buffers before the node looks, so the counts do not
+//! depend on the speed of the machine.
+
+mod common;
+
+use std::collections::HashMap;
+use std::io::{ErrorKind, Write};
+use std::os::unix::net::UnixStream;
+use std::thread;
+use std::time::Duration;
+
+use common::PATIENCE;
+use estafette_net::{Endpoint, Event, Limits, Node};
+
+/// A message of eight bytes, with its header.
+const FRAME: usize = 12;
+
+/// A node, and the peers whose messages wait in its sockets: each message is its number.
+struct Scene {
+    node: Node<()>,
+    /// The sockets of the peers, and how many messages wait in each.
+    peers: Vec<(UnixStream, u64)>,
+    _folder: tempfile::TempDir,
+}
+
+impl Scene {
+    fn new(limits: Limits, peers: usize) -> Scene {
+        let (node, folder) = (Node::with_limits(limits).unwrap(), tempfile::tempdir().unwrap());
+        let path = folder.path().join("socket");
+        node.handle().listen(format!("unix+msg://{}", path.display())).unwrap();
+        let peers = (0..peers).map(|_| filled(UnixStream::connect(&path).unwrap())).collect();
+        Scene { node, peers, _folder: folder }
+    }
+
+    /// Runs the node, and calls `on_message` with each message, until `stop` holds for the numbers of
+    /// messages of each connection. Returns how many messages of one connection came in a row at most
+    /// while all had more.
+    fn longest_run(&mut self, mut on_message: impl FnMut(), stop: impl Fn(&[u64]) -> bool) -> usize {
+        let waiting = self.peers.iter().map(|(_, count)| *count).min().unwrap();
+        let (mut counts, mut last, mut run, mut longest) = (HashMap::<Endpoint, u64>::new(), None, 0, 0);
+        let mut stopped = false;
+        while !stopped {
+            let on_event = |event: Event<'_, ()>| match event {
+                Event::Message(from, message) => {
+                    let count = counts.entry(from).or_default();
+                    assert_eq!(message[..], count.to_be_bytes());
+                    *count += 1;
+                    run = if last == Some(from) { run + 1 } else { 1 };
+                    last = Some(from);
+                    let all: Vec<u64> = counts.values().copied().collect();
+                    if !stopped && all.iter().all(|count| *count < waiting) {
+                        longest = longest.max(run);
+                    }
+                    stopped = stopped || stop(&all);
+                    if !stopped {
+                        on_message();
+                    }
+                }
+                Event::Accepted { .. } => {}
+                other => panic!("{other:?}"),
+            };
+            assert!(self.node.poll(Some(PATIENCE), on_event).unwrap() > 0, "nothing comes any more");
+        }
+        longest
+    }
+}
+
+/// Writes numbered messages until the socket is full. Returns their number.
+fn filled(mut peer: UnixStream) -> (UnixStream, u64) {
+    peer.set_nonblocking(true).unwrap();
+    let mut messages = 0;
+    loop {
+        let many: Vec<u8> = (messages..messages + 1000)
+            .flat_map(|number: u64| [&8_u32.to_be_bytes()[..], &number.to_be_bytes()].concat())
+            .collect();
+        match peer.write(&many) {
+            // A part of a message may have been written. It is never completed.
+            Ok(written) if written < many.len() => return (peer, messages + (written / FRAME) as u64),
+            Ok(_) => messages += 1000,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return (peer, messages),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Limits under which time does not matter.
+fn untimed() -> Limits {
+    let mut limits = Limits::default();
+    limits.time_slice = Duration::MAX;
+    limits
+}
+
+#[test]
+fn a_read_budget_below_the_size_of_the_buffer_is_respected() {
+    let mut limits = untimed();
+    limits.read_budget = 8 << 10;
+    let mut scene = Scene::new(limits, 2);
+    assert!(scene.peers.iter().all(|(_, count)| *count > 2000));
+    let longest = scene.longest_run(|| {}, |counts| counts.iter().any(|count| *count > 2000));
+    assert!(longest <= (8 << 10) / FRAME + 1, "{longest} messages in a row");
+}
+
+#[test]
+fn messages_that_take_time_give_way_to_others_by_default() {
+    // A slice of 500 us has 10 of these messages. Before and after the first look at the clock there
+    // are up to 16 more.
+    let mut scene = Scene::new(Limits::default(), 2);
+    let longest =
+        scene.longest_run(|| thread::sleep(Duration::from_micros(50)), |counts| counts.iter().sum::<u64>() > 400);
+    assert!(longest <= 50, "{longest} messages in a row");
+}
+
+#[test]
+fn messages_stay_in_order_and_complete_when_turns_end_early() {
+    for unfinished in [1 << 20, 100] {
+        let mut limits = Limits::default();
+        limits.time_slice = Duration::ZERO;
+        // With little memory for what is kept, turns are not cut, and nobody is disconnected.
+        limits.unfinished = unfinished;
+        let mut scene = Scene::new(limits, 3);
+        let all = scene.peers.iter().map(|(_, count)| *count).sum::<u64>();
+        scene.longest_run(|| {}, |counts| counts.iter().sum::<u64>() == all);
+    }
+}
