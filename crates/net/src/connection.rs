@@ -81,7 +81,7 @@ struct Outgoing {
     will_reconnect: bool,
     /// How many accepted bytes could not be written.
     unwritten: usize,
-    /// When something was written last, if an idle limit applies.
+    /// When something was written last, if an idle limit or a heartbeat applies.
     last_write: Option<Instant>,
     /// The masking keys of a WebSocket client.
     keys: Option<Keys>,
@@ -147,7 +147,7 @@ pub(crate) struct Connection {
     max_message: usize,
     max_queue: usize,
     max_total_queued: usize,
-    /// Whether an idle limit applies. Otherwise a write does not read the clock.
+    /// Whether an idle limit or a heartbeat applies. Otherwise a write does not read the clock.
     notes_writes: bool,
     totals: Arc<BufferTotals>,
     /// Written by the node's thread. In memory of its own, because other threads write what lies
@@ -156,6 +156,15 @@ pub(crate) struct Connection {
     /// The threads that are about to send.
     line: Line,
     outgoing: Mutex<Outgoing>,
+}
+
+/// What was written to a connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Writes {
+    /// When the kernel accepted something last.
+    pub(crate) last: Option<Instant>,
+    /// Whether something is queued.
+    pub(crate) waits: bool,
 }
 
 /// The result of writing the queue.
@@ -207,7 +216,7 @@ impl Connection {
             },
             max_queue: limits.queue,
             max_total_queued: limits.total_queued_bytes,
-            notes_writes: limits.idle.is_some(),
+            notes_writes: limits.idle.is_some() || limits.heartbeat.is_some(),
             totals,
             received: Box::default(),
             line: Line::new(),
@@ -240,9 +249,13 @@ impl Connection {
         }
     }
 
-    /// When something was written last. `None` if there is no idle limit.
-    pub(crate) fn last_write(&self) -> Option<Instant> {
-        if self.notes_writes { self.lock().last_write } else { None }
+    /// What was written so far. `None` if there is neither an idle limit nor a heartbeat.
+    pub(crate) fn writes(&self) -> Option<Writes> {
+        if !self.notes_writes {
+            return None;
+        }
+        let out = self.lock();
+        Some(Writes { last: out.last_write, waits: !out.queue.is_empty() })
     }
 
     pub(crate) fn set_subprotocol(&self, subprotocol: Option<Box<str>>) {
@@ -594,6 +607,21 @@ impl Connection {
         }
         self.control(&mut out, Opcode::Pong, payload)?;
         self.drain(&mut out)
+    }
+
+    /// Sends a WebSocket ping. Returns whether the kernel has accepted it; otherwise it waits in the
+    /// queue. After a closing frame nothing is sent.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::send`].
+    pub(crate) fn ping(&self) -> io::Result<bool> {
+        let mut out = self.lock();
+        if out.phase == Phase::Open {
+            let sent = self.control(&mut out, Opcode::Ping, &[]).and_then(|()| self.drain(&mut out));
+            self.abort_on_error(&mut out, sent)?;
+        }
+        Ok(out.queue.is_empty())
     }
 
     fn control(&self, out: &mut Outgoing, opcode: Opcode, payload: &[u8]) -> io::Result<()> {

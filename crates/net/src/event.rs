@@ -241,4 +241,7 @@ pub enum Late {
     /// Nothing was received or written for [`Limits::idle`](crate::Limits).
     #[error("idle for too long")]
     Idle,
+    /// A WebSocket peer did not answer a ping within [`Limits::heartbeat`](crate::Limits).
+    #[error("a ping was not answered in time")]
+    Heartbeat,
 }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use crate::backend::WriteClosed;
 use crate::codec::websocket::Close;
 use crate::codec::{Decoder, Fault, Item, Kind};
-use crate::connection::Connection;
+use crate::connection::{Connection, Writes};
 use crate::event::{Late, Reason};
 use crate::limits::Limits;
 use crate::reconnecting::ReconnectState;
@@ -35,6 +35,44 @@ const FIRST: usize = 64 << 10;
 /// long has little left when its time is over, and doubles with each turn that was not interrupted.
 const MIN_READ: usize = 2 << 10;
 const FIRST_READ: usize = 32 << 10;
+
+/// What to do when a deadline passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Deadline {
+    /// Reconnect, or finish the end of the connection.
+    Continue,
+    /// Ask a silent WebSocket peer for an answer.
+    Ping,
+    /// The connection ends.
+    Late(Late),
+}
+
+/// What is known about a quiet connection as of its last deadline. Only connections with an idle
+/// limit or a heartbeat have it.
+#[derive(Debug, Default)]
+struct Quiet {
+    last_write: Option<Instant>,
+    ping: Option<SentPing>,
+}
+
+/// A ping that a silent peer has to answer.
+#[derive(Debug, Clone, Copy)]
+struct SentPing {
+    /// When something was received last, as of the ping.
+    silent_since: Instant,
+    sent: Instant,
+    /// It waits behind other data. As long as that is accepted, the peer is not late.
+    queued: bool,
+}
+
+impl SentPing {
+    fn note_writes(&mut self, writes: Writes) {
+        if self.queued {
+            self.sent = writes.last.map_or(self.sent, |last| last.max(self.sent));
+            self.queued = writes.waits;
+        }
+    }
+}
 
 /// How many pings are answered one by one in a turn. Of further ones only the latest is answered,
 /// as section 5.5.3 of RFC 6455 allows: each pong is a system call, and a buffer holds some 40,000
@@ -77,9 +115,9 @@ pub(crate) struct Incoming {
     unanswered: Option<Box<[u8]>>,
     /// Set while the connection is closing.
     pub(crate) ending: Option<Box<Ending>>,
-    /// When the connection started to open or, once open, when it last received something. With an
-    /// idle limit, also when something was last sent, as of the last deadline.
+    /// When the connection started to open or, once open, when it last received something.
     pub(crate) since: Instant,
+    quiet: Option<Box<Quiet>>,
     /// When the incomplete message began.
     pub(crate) unfinished_since: Option<Instant>,
     /// The start of an incomplete message: the first `filled` bytes.
@@ -220,6 +258,7 @@ impl Incoming {
             unanswered: None,
             ending: None,
             since: now,
+            quiet: None,
             unfinished_since: None,
             buffered: Vec::new(),
             filled: 0,
@@ -230,32 +269,64 @@ impl Incoming {
         }
     }
 
-    /// Returns the next deadline, and which limit it enforces.
-    pub(crate) fn due(&self, limits: &Limits) -> Option<(Instant, Option<Late>)> {
+    /// Returns the next deadline, and what to do when it passes.
+    pub(crate) fn due(&self, limits: &Limits) -> Option<(Instant, Deadline)> {
         if let Some(at) = self.next_reconnect_at() {
-            return Some((at, None));
+            return Some((at, Deadline::Continue));
         }
         if let Some(ending) = &self.ending {
-            return Some((ending.until, None));
+            return Some((ending.until, Deadline::Continue));
         }
         if self.opening.is_some() {
-            return Some((after(self.since, limits.handshake), Some(Late::Handshake)));
+            return Some((after(self.since, limits.handshake), Deadline::Late(Late::Handshake)));
         }
         if self.is_paused() {
             return None;
         }
-        let message = self.unfinished_since.map(|since| (after(since, limits.message_timeout), Some(Late::Message)));
-        let idle = limits.idle.map(|idle| (after(self.since, idle), Some(Late::Idle)));
-        message.into_iter().chain(idle).min_by_key(|(at, _)| *at)
+        let message =
+            self.unfinished_since.map(|since| (after(since, limits.message_timeout), Deadline::Late(Late::Message)));
+        message.into_iter().chain(self.idle_deadline(limits)).chain(self.heartbeat(limits)).min_by_key(|(at, _)| *at)
     }
 
-    /// Takes what was sent since the last deadline into account: such a connection is not idle.
+    /// When the connection is idle.
+    fn idle_deadline(&self, limits: &Limits) -> Option<(Instant, Deadline)> {
+        let idle = limits.idle?;
+        let last_write = self.quiet.as_ref().and_then(|quiet| quiet.last_write);
+        let active = last_write.map_or(self.since, |last| last.max(self.since));
+        Some((after(active, idle), Deadline::Late(Late::Idle)))
+    }
+
+    /// When to send a ping, or when the answer is late.
+    fn heartbeat(&self, limits: &Limits) -> Option<(Instant, Deadline)> {
+        let time = limits.heartbeat.filter(|_| matches!(self.decoder, Decoder::WebSocket(_)))?;
+        Some(match self.quiet.as_ref().and_then(|quiet| quiet.ping) {
+            Some(ping) if ping.silent_since == self.since => (after(ping.sent, time), Deadline::Late(Late::Heartbeat)),
+            _ => (after(self.since, time), Deadline::Ping),
+        })
+    }
+
+    /// Takes into account what was written since the last deadline.
     pub(crate) fn note_writes(&mut self) {
         if self.opening.is_none()
-            && let Some(at) = self.connection.last_write()
+            && let Some(writes) = self.connection.writes()
         {
-            self.since = self.since.max(at);
+            let quiet = self.quiet.get_or_insert_default();
+            quiet.last_write = writes.last;
+            if let Some(ping) = &mut quiet.ping {
+                ping.note_writes(writes);
+            }
         }
+    }
+
+    /// Sends a ping to a peer that has been silent.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::ping`].
+    pub(crate) fn ping(&mut self, now: Instant) -> io::Result<()> {
+        let queued = !self.connection.ping()?;
+        self.quiet.get_or_insert_default().ping = Some(SentPing { silent_since: self.since, sent: now, queued });
+        Ok(())
     }
 
     /// Whether reading is suspended.
@@ -562,7 +633,7 @@ impl Incoming {
     /// Whether this turn is over as soon as the last message has been delivered.
     pub(crate) fn is_done_with(&self, window: &Window, limits: &Limits) -> bool {
         let nothing_left = window.start == window.end && !window.more && !window.long;
-        let noted = self.armed.is_some() || limits.idle.is_none();
+        let noted = self.armed.is_some() || (limits.idle.is_none() && limits.heartbeat.is_none());
         let said = self.failed.is_none() && self.unanswered.is_none();
         nothing_left && noted && said && self.counted == 0 && self.filled == 0
     }
@@ -587,5 +658,26 @@ fn closed_by_peer(close: Close) -> Progress {
 impl Drop for Incoming {
     fn drop(&mut self) {
         self.connection.totals().unfinished.fetch_sub(self.counted, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_is_not_late_while_data_before_the_ping_is_written() {
+        let begun = Instant::now();
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        let mut ping = SentPing { silent_since: at(0), sent: at(10), queued: true };
+        let mut sent = |last, waits| {
+            ping.note_writes(Writes { last: Some(at(last)), waits });
+            ping.sent
+        };
+        assert_eq!(sent(5, true), at(10));
+        assert_eq!(sent(15, true), at(15));
+        // The ping has left the queue. Later writes say nothing about the peer.
+        assert_eq!(sent(20, false), at(20));
+        assert_eq!(sent(30, true), at(20));
     }
 }

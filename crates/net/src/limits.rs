@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Bounds on the memory and time that peers can make a node spend. All of them except `idle` are
-/// active by default.
+/// Bounds on the memory and time that peers can make a node spend. All of them except `idle` and
+/// `heartbeat` are active by default.
 ///
 /// ```
 /// use estafette_net::{Limits, Node};
@@ -47,6 +47,16 @@ pub struct Limits {
     /// closed. Default: no limit. What waits in a queue because the peer does not read does not count
     /// as written.
     pub idle: Option<Duration>,
+    /// A WebSocket peer from which nothing arrives for this long is sent a ping. If nothing arrives for
+    /// this long after it, the connection is closed with
+    /// [`Late::Heartbeat`](crate::Late::Heartbeat). Default: no heartbeat.
+    ///
+    /// Every WebSocket peer answers pings, as long as it reads. A live peer that reads nothing for
+    /// twice this time is closed too, which is why there is no heartbeat by default. A host that
+    /// disappears is noticed without it: [`Options::keepalive`](crate::Options::keepalive). A heartbeat
+    /// also notices programs that hang, and keeps proxies from closing quiet connections; 30 s are
+    /// usual. Time in which a long message is still being written does not count.
+    pub heartbeat: Option<Duration>,
     /// How long a connection closed on this side may go on writing its queue. Default: 5 s.
     pub flush: Duration,
     /// How many bytes are read from a connection before other connections get their turn. Default:
@@ -73,6 +83,7 @@ impl Default for Limits {
             handshake: Duration::from_secs(10),
             message_timeout: Duration::from_secs(60),
             idle: None,
+            heartbeat: None,
             flush: Duration::from_secs(5),
             read_budget: 256 << 10,
             time_slice: Duration::from_micros(500),

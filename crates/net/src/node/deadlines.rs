@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::{Entry, Node};
 use crate::event::{Late, Reason};
+use crate::incoming::Deadline;
 use crate::shared::Origin;
 use crate::slab::Key;
 
@@ -91,13 +92,15 @@ impl<S> Node<S> {
                     match incoming.due(&self.shared.limits) {
                         // Data that arrived while the node was busy elsewhere is read first. This
                         // extends the deadline once, by 1 ms.
-                        Some((due, Some(_))) if due <= self.clock && incoming.ready && !incoming.deadline_extended => {
+                        Some((due, Deadline::Late(_)))
+                            if due <= self.clock && incoming.ready && !incoming.deadline_extended =>
+                        {
                             incoming.deadline_extended = true;
                             let soon = self.clock + Duration::from_millis(1);
                             incoming.armed = Some(soon);
                             self.schedule(soon, key);
                         }
-                        Some((due, late)) if due <= self.clock => self.deadline_missed(key, late),
+                        Some((due, deadline)) if due <= self.clock => self.deadline_passed(key, deadline),
                         _ => self.rearm(key),
                     }
                 }
@@ -106,23 +109,28 @@ impl<S> Node<S> {
         }
     }
 
-    /// Handles one missed deadline.
-    pub(super) fn deadline_missed(&mut self, key: Key, late: Option<Late>) {
+    /// Handles one deadline that has passed.
+    fn deadline_passed(&mut self, key: Key, deadline: Deadline) {
+        let clock = self.clock;
         let Some(incoming) = self.stream(key) else { return };
         let more = matches!(&incoming.opening, Some(Origin::Connecting(connecting)) if !connecting.others.is_empty());
-        match late {
-            None if incoming.next_reconnect_at().is_some() => self.reconnect_now(key),
-            None => self.finish_end(key),
-            Some(Late::Handshake) if more => self.connect_failed(key, ErrorKind::TimedOut.into()),
-            Some(Late::Handshake) => self.close_or_reconnect(key, Reason::Late(Late::Handshake)),
-            Some(late) => self.end(key, Reason::Late(late), &[]),
+        match deadline {
+            Deadline::Continue if incoming.next_reconnect_at().is_some() => self.reconnect_now(key),
+            Deadline::Continue => self.finish_end(key),
+            Deadline::Ping => match incoming.ping(clock) {
+                Ok(()) => self.rearm(key),
+                Err(error) => self.send_failed(key, error),
+            },
+            Deadline::Late(Late::Handshake) if more => self.connect_failed(key, ErrorKind::TimedOut.into()),
+            Deadline::Late(Late::Handshake) => self.close_or_reconnect(key, Reason::Late(Late::Handshake)),
+            Deadline::Late(late) => self.end(key, Reason::Late(late), &[]),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::io::{Read, Write};
     use std::net::TcpStream;
 
     use super::*;
@@ -236,5 +244,92 @@ mod tests {
         }
         assert!(node.next(Some(Duration::ZERO)).unwrap().is_none());
         assert_eq!(node.next_deadline(), None);
+    }
+
+    /// A node with a heartbeat, and a WebSocket peer whose handshake is over.
+    fn with_heartbeat() -> (Node<()>, Endpoint, TcpStream) {
+        let mut node = Node::with_limits(Limits { heartbeat: Some(LONG), ..Limits::default() }).unwrap();
+        let handle = node.handle();
+        let listener = handle.listen("ws://127.0.0.1:0").unwrap();
+        let port = handle.local_address(listener).unwrap().port().unwrap();
+        let mut peer = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        peer.set_read_timeout(Some(PATIENCE)).unwrap();
+        peer.write_all(
+            b"GET / HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+        )
+        .unwrap();
+        let endpoint = match node.next(Some(PATIENCE)).unwrap() {
+            Some(Event::Accepted { endpoint, .. }) => endpoint,
+            other => panic!("{other:?}"),
+        };
+        let (mut head, mut byte) = (Vec::new(), [0]);
+        while !head.ends_with(b"\r\n\r\n") {
+            peer.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        (node, endpoint, peer)
+    }
+
+    /// Lets the next deadline pass. Returns why a connection was closed, if one was.
+    fn pass_deadline(node: &mut Node<()>) -> Option<String> {
+        node.clock = node.next_deadline().expect("there is a deadline");
+        node.deadlines();
+        node.outbox.pop_front().map(|event| match event {
+            Event::Closed { reason, .. } => reason.to_string(),
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn a_silent_peer_gets_a_ping_and_is_closed_if_it_does_not_answer() {
+        let (mut node, endpoint, mut peer) = with_heartbeat();
+        let begun = node.stream(endpoint.key).unwrap().since;
+        assert_eq!(node.next_deadline(), Some(begun + LONG));
+        assert_eq!(pass_deadline(&mut node), None);
+        let mut ping = [0; 2];
+        peer.read_exact(&mut ping).unwrap();
+        assert_eq!(ping, [0x89, 0]);
+        assert_eq!(node.next_deadline(), Some(begun + LONG + LONG));
+        assert_eq!(pass_deadline(&mut node).as_deref(), Some("a ping was not answered in time"));
+        let mut close = [0; 4];
+        peer.read_exact(&mut close).unwrap();
+        assert_eq!(close, [0x88, 2, 3, 0xf0]);
+    }
+
+    #[test]
+    fn whatever_a_peer_sends_answers_a_ping() {
+        // A pong, and a message.
+        for frame in [&[0x8a, 0x80, 0, 0, 0, 0][..], &[0x82, 0x81, 0, 0, 0, 0, b'm']] {
+            let (mut node, endpoint, mut peer) = with_heartbeat();
+            let begun = node.stream(endpoint.key).unwrap().since;
+            assert_eq!(pass_deadline(&mut node), None);
+            peer.write_all(frame).unwrap();
+            let waits = Instant::now();
+            while node.stream(endpoint.key).unwrap().since == begun {
+                node.next(Some(Duration::from_millis(1))).unwrap();
+                assert!(waits.elapsed() < PATIENCE, "nothing arrives");
+            }
+            // In terms of the clock of this test, the answer came a second after the ping.
+            let heard = begun + LONG + Duration::from_secs(1);
+            node.stream(endpoint.key).unwrap().since = heard;
+            assert_eq!(node.next_deadline(), Some(heard + LONG));
+            // The next silence begins with a ping too.
+            assert_eq!(pass_deadline(&mut node), None);
+            assert_eq!(node.next_deadline(), Some(heard + LONG + LONG));
+        }
+    }
+
+    #[test]
+    fn a_paused_connection_and_one_without_websocket_have_no_heartbeat() {
+        let (mut node, endpoint, _peer) = with_heartbeat();
+        node.handle().pause(endpoint);
+        node.next(Some(Duration::ZERO)).unwrap();
+        assert_eq!(node.next_deadline(), None);
+        for scheme in ["tcp", "tcp+msg"] {
+            let mut node = Node::with_limits(Limits { heartbeat: Some(LONG), ..Limits::default() }).unwrap();
+            to_itself(&mut node, scheme);
+            assert_eq!(node.next_deadline(), None, "{scheme}");
+        }
     }
 }

@@ -262,7 +262,7 @@ fn is_reported_at_once(reason: &Reason) -> bool {
 /// The payload of the closing frame of a WebSocket that ends for this reason.
 fn frame_payload(reason: &Reason, farewell: &[u8]) -> Vec<u8> {
     match reason {
-        Reason::Late(Late::Message | Late::Idle) | Reason::NoRoom => 1008_u16.to_be_bytes().to_vec(),
+        Reason::Late(Late::Message | Late::Idle | Late::Heartbeat) | Reason::NoRoom => 1008_u16.to_be_bytes().to_vec(),
         Reason::Violation(Violation::Handshake(_)) => Vec::new(),
         _ => farewell.to_vec(),
     }

@@ -321,6 +321,8 @@ pub struct Options {
     pub nodelay: bool,
     /// As set by [`Options::keepalive`].
     pub keepalive: Option<Duration>,
+    /// As set by [`Options::user_timeout`].
+    pub user_timeout: Option<Duration>,
     /// As set by [`Options::source`].
     pub source: Option<SocketAddr>,
     /// As set by [`Options::device`].
@@ -368,7 +370,8 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             nodelay: true,
-            keepalive: None,
+            keepalive: Some(Duration::from_secs(60)),
+            user_timeout: None,
             source: None,
             device: None,
             records: None,
@@ -402,10 +405,31 @@ impl Options {
         self
     }
 
-    /// Enables TCP keep-alive: the first probe after this idle time, further ones at a tenth of it.
+    /// Sets after how much silence TCP keep-alive asks whether the peer's host still exists. Default:
+    /// 60 s; `None` turns it off.
+    ///
+    /// Further probes follow at a tenth of this time. If none of six is answered, the connection ends
+    /// with an error: by default 96 s after the last sign of life. The peer's kernel answers, so
+    /// a peer that does not read, or whose program hangs, is not affected. Times are rounded up to
+    /// whole seconds.
+    ///
+    /// While data is unacknowledged there are no probes: the kernel repeats the data, by default of
+    /// Linux for some 15 minutes. For less see [`Options::user_timeout`].
     #[must_use]
-    pub fn keepalive(mut self, after: Duration) -> Options {
-        self.keepalive = Some(after);
+    pub fn keepalive(mut self, after: impl Into<Option<Duration>>) -> Options {
+        self.keepalive = after.into();
+        self
+    }
+
+    /// Sets for how long sent data may remain unacknowledged before TCP ends the connection
+    /// (`TCP_USER_TIMEOUT`). Default: the system's, on Linux some 15 minutes.
+    ///
+    /// Linux also ends the connection of a live peer that does not read for this time while
+    /// something waits to be sent to it. So there is no default, and a peer that pauses reads
+    /// ([`Handle::pause`](crate::Handle::pause)) has to be quicker than this.
+    #[must_use]
+    pub fn user_timeout(mut self, time: Duration) -> Options {
+        self.user_timeout = Some(time);
         self
     }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
@@ -12,11 +13,27 @@ use crate::Address;
 
 pub(crate) struct Tcp;
 
+/// How many probes of keep-alive remain unanswered before a connection ends.
+const PROBES: u32 = 6;
+/// The longest time of keep-alive that Linux accepts, in seconds.
+const MAX_KEEPALIVE: u64 = 32_767;
+
+/// Rounds up to what the system accepts.
+fn whole_seconds(time: Duration) -> Duration {
+    let seconds = time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0));
+    Duration::from_secs(seconds.clamp(1, MAX_KEEPALIVE))
+}
+
 fn tune(socket: &Socket, options: &Options) -> io::Result<()> {
     socket.set_tcp_nodelay(options.nodelay)?;
     if let Some(after) = options.keepalive {
-        let every = (after / 10).max(std::time::Duration::from_secs(1));
-        socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(after).with_interval(every))?;
+        let (time, interval) = (whole_seconds(after), whole_seconds(after / 10));
+        let keepalive = TcpKeepalive::new().with_time(time).with_interval(interval).with_retries(PROBES);
+        socket.set_tcp_keepalive(&keepalive)?;
+    }
+    if let Some(time) = options.user_timeout {
+        // 0 would mean the system's default.
+        socket.set_tcp_user_timeout(Some(time.max(Duration::from_millis(1))))?;
     }
     Ok(())
 }
@@ -73,8 +90,6 @@ impl Listener for TcpListener {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use socket2::SockRef;
 
     use super::*;
@@ -82,9 +97,12 @@ mod tests {
     #[test]
     fn both_ends_get_the_options() {
         let at = "tcp://127.0.0.1:0".parse().unwrap();
-        for (nodelay, keepalive) in [(true, None), (false, Some(Duration::from_secs(77)))] {
-            let mut options = Options::default().nodelay(nodelay);
-            options.keepalive = keepalive;
+        let seconds = Duration::from_secs;
+        for (nodelay, keepalive, user_timeout) in
+            [(true, None, None), (false, Some(seconds(77)), Some(seconds(5))), (true, Some(seconds(1)), None)]
+        {
+            let mut options = Options::default().nodelay(nodelay).keepalive(keepalive);
+            options.user_timeout = user_timeout;
             let Listening::Streams(listener) = Tcp.listen(&at, &options).unwrap() else { panic!() };
             let Opened::Stream(ours) = Tcp.connect(&listener.local().unwrap(), &options).unwrap() else { panic!() };
             let theirs = loop {
@@ -100,8 +118,30 @@ mod tests {
                 assert_eq!(socket.keepalive().unwrap(), keepalive.is_some());
                 if let Some(after) = keepalive {
                     assert_eq!(socket.tcp_keepalive_time().unwrap(), after);
+                    assert_eq!(socket.tcp_keepalive_interval().unwrap(), seconds(after.as_secs().div_ceil(10)));
+                    assert_eq!(socket.tcp_keepalive_retries().unwrap(), PROBES);
                 }
+                assert_eq!(socket.tcp_user_timeout().unwrap(), user_timeout);
             }
+        }
+    }
+
+    #[test]
+    fn hosts_that_disappear_are_noticed_by_default() {
+        assert_eq!(Options::default().keepalive, Some(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn times_of_keep_alive_are_rounded_to_what_the_system_accepts() {
+        let seconds = Duration::from_secs;
+        for (time, rounded) in [
+            (Duration::ZERO, seconds(1)),
+            (Duration::from_millis(1), seconds(1)),
+            (seconds(6), seconds(6)),
+            (Duration::from_millis(6001), seconds(7)),
+            (Duration::MAX, seconds(MAX_KEEPALIVE)),
+        ] {
+            assert_eq!(whole_seconds(time), rounded, "{time:?}");
         }
     }
 }
