@@ -6,6 +6,7 @@
 //! messages keep their order. Messages that several threads send at the same time are combined into
 //! one write: see [`crate::line`].
 
+mod compressing;
 mod ending;
 mod several;
 
@@ -17,8 +18,9 @@ use std::time::Instant;
 use crate::backend::WritableSwitch;
 use crate::codec::websocket::mask::{self, Keys};
 use crate::codec::websocket::{self, Opcode, Side};
-use crate::codec::{Framing, Header, Kind, MAX_HEADER, length};
+use crate::codec::{Agreement, Framing, Header, Kind, MAX_HEADER, length};
 use crate::counters::{Counters, Openings, Total, Traffic};
+use crate::deflate::Compressor;
 use crate::endpoint::Endpoint;
 use crate::endpoint_info::ConnectionState;
 use crate::event::Outcome;
@@ -88,6 +90,8 @@ struct Outgoing {
     keys: Option<Keys>,
     /// What the handshake of a WebSocket agreed upon.
     subprotocol: Option<Box<str>>,
+    /// Compresses sent messages, if the handshake agreed upon that.
+    compressor: Option<Box<Compressor>>,
     /// Set where writability is reported only on request.
     writable: Option<OnDemandWritable>,
     counts: SendCounts,
@@ -214,6 +218,7 @@ impl Connection {
             last_write: None,
             keys,
             subprotocol: None,
+            compressor: None,
             writable: None,
             counts: SendCounts::default(),
             #[cfg(feature = "tracing")]
@@ -273,8 +278,10 @@ impl Connection {
         Some(Writes { last: out.last_write, waits: !out.queue.is_empty() })
     }
 
-    pub(crate) fn set_subprotocol(&self, subprotocol: Option<Box<str>>) {
-        self.lock().subprotocol = subprotocol;
+    pub(crate) fn set_agreement(&self, agreed: Agreement) {
+        let mut out = self.lock();
+        out.subprotocol = agreed.subprotocol;
+        out.compressor = agreed.deflate.and_then(|deflate| deflate.compressor()).map(Box::new);
     }
 
     pub(crate) fn subprotocol(&self) -> Option<String> {
@@ -340,7 +347,9 @@ impl Connection {
         self.line.join();
         let mut out = self.lock();
         let others = self.line.leave();
-        let sent = if others || !out.delegated.is_empty() {
+        let sent = if out.compressor.as_ref().is_some_and(|compressor| compressor.suits(payload.len())) {
+            self.send_compressed(&mut out, kind, payload)
+        } else if others || !out.delegated.is_empty() {
             self.send_in_line(&mut out, kind, payload, others)
         } else {
             self.send_alone(&mut out, kind, payload)

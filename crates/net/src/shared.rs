@@ -30,7 +30,7 @@ use crate::slab::{Key, Slab};
 use crate::transport::{
     Datagrams, Found, Link, Listener, Opened, Options, Pending, PendingDatagrams, Transport, WriteInterest,
 };
-use crate::upgrade::UpgradeRules;
+use crate::upgrade_rules::UpgradeRules;
 
 /// What a key identifies.
 #[derive(Clone)]
