@@ -420,6 +420,16 @@ impl Connection {
         }))
     }
 
+    /// Whether anything is queued. If so, `Drained` will be reported.
+    pub(crate) fn has_queued(&self) -> bool {
+        let mut out = self.lock();
+        let is_empty = out.queue.is_empty() && out.early.is_empty();
+        // The node finds an error too, and ends the connection.
+        let has_queued = !(is_empty && matches!(self.flush_link(), Ok(true)));
+        out.owes_drained |= has_queued;
+        has_queued
+    }
+
     /// After an error nothing more is written, because half a frame may have been.
     fn abort_on_error<T>(&self, out: &mut Outgoing, result: io::Result<T>) -> io::Result<T> {
         if result.is_err() {

@@ -17,7 +17,6 @@ use crate::lifecycle::Stage;
 #[cfg(doc)]
 use crate::limits::Limits;
 use crate::lookup::{name, numeric, resolve};
-use crate::route::Route;
 use crate::shared::{BoundListener, Command, Resource, Shared, lock};
 use crate::signals::Timer;
 use crate::slab::Key;
@@ -171,35 +170,12 @@ impl<S> Handle<S> {
     /// Messages of one thread to one endpoint keep their order. An accepted message is lost only if
     /// the connection ends before the peer has received it. See [`Outcome`] for what else may happen.
     pub fn send(&self, to: Endpoint, message: &[u8]) -> Outcome {
-        self.send_kind(to, Kind::Binary, message)
+        self.shared.send(to, Kind::Binary, message)
     }
 
     /// As [`Handle::send`], but a WebSocket peer receives a text message.
     pub fn send_text(&self, to: Endpoint, message: &str) -> Outcome {
-        self.send_kind(to, Kind::Text, message.as_bytes())
-    }
-
-    #[inline]
-    fn send_kind(&self, to: Endpoint, kind: Kind, message: &[u8]) -> Outcome {
-        loop {
-            return match self.shared.route(to.key) {
-                Some(Route::Stream(connection)) => match connection.send(kind, message) {
-                    Ok(Some(Outcome::Full)) => {
-                        trace::full(to, &connection);
-                        Outcome::Full
-                    }
-                    Ok(Some(outcome)) => outcome,
-                    Ok(None) => continue,
-                    Err(error) => {
-                        let outcome = connection.refused_outcome();
-                        self.shared.command(Command::SendFailed(to.key, connection, error));
-                        outcome
-                    }
-                },
-                Some(Route::Datagrams(socket)) => socket.send(message, to.remote),
-                None => self.shared.outcome_without_route(to.key),
-            };
-        }
+        self.shared.send(to, Kind::Text, message.as_bytes())
     }
 
     /// Creates a batch, which sends several messages together. For many small messages this is

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use crate::Address;
 use crate::asleep::Asleep;
 use crate::backend::{Registry, WritableSwitch};
-use crate::codec::Decoder;
 use crate::codec::websocket::{Awaited, Opening, Side};
+use crate::codec::{Decoder, Kind};
 use crate::connection::{Acceptor, BufferTotals, Connection};
 use crate::counters::{Counters, Openings, Total};
 use crate::datagrams::Socket;
@@ -27,6 +27,7 @@ use crate::route::Route;
 use crate::scheme::Scheme;
 use crate::signals::Signals;
 use crate::slab::{Key, Slab};
+use crate::trace;
 use crate::transport::{
     Datagrams, Found, Link, Listener, Opened, Options, Pending, PendingDatagrams, Transport, WriteInterest,
 };
@@ -378,6 +379,31 @@ impl<S> Shared<S> {
             Resource::Datagrams(socket) => Some(Route::Datagrams(socket.clone())),
             Resource::Listener(_) => None,
         })
+    }
+
+    /// Sends a message: see [`Handle::send`](crate::Handle::send).
+    #[inline]
+    pub(crate) fn send(&self, to: Endpoint, kind: Kind, message: &[u8]) -> Outcome {
+        loop {
+            return match self.route(to.key) {
+                Some(Route::Stream(connection)) => match connection.send(kind, message) {
+                    Ok(Some(Outcome::Full)) => {
+                        trace::full(to, &connection);
+                        Outcome::Full
+                    }
+                    Ok(Some(outcome)) => outcome,
+                    // Another connection has replaced it.
+                    Ok(None) => continue,
+                    Err(error) => {
+                        let outcome = connection.refused_outcome();
+                        self.command(Command::SendFailed(to.key, connection, error));
+                        outcome
+                    }
+                },
+                Some(Route::Datagrams(socket)) => socket.send(message, to.remote),
+                None => self.outcome_without_route(to.key),
+            };
+        }
     }
 
     /// Finds the transport of an address, and the message framing on top of it.
