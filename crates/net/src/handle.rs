@@ -24,7 +24,7 @@ use crate::trace;
 #[cfg(feature = "tls")]
 use crate::transport::TlsInfo;
 use crate::transport::{Listening, Options, PeerCredentials};
-use crate::upgrade::UpgradeRules;
+use crate::upgrade_rules::UpgradeRules;
 
 /// Controls a node from any thread. Clones control the same node.
 ///
@@ -92,11 +92,7 @@ impl<S> Handle<S> {
                     listener,
                     scheme,
                     half_open: options.half_open,
-                    upgrades: Arc::new(UpgradeRules::new(
-                        &options.subprotocols,
-                        options.on_upgrade.as_ref(),
-                        options.requested_deflate().cloned(),
-                    )),
+                    upgrades: Arc::new(UpgradeRules::new(options)),
                     acceptor: Arc::default(),
                 });
                 let key = self.shared.insert(Resource::Listener(bound.clone()));

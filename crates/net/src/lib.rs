@@ -283,6 +283,7 @@ mod slice;
 mod trace;
 mod transport;
 mod upgrade;
+mod upgrade_rules;
 
 pub use address::{Address, AddressError, Place};
 pub use batch::Batch;

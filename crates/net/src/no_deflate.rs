@@ -6,10 +6,6 @@ use std::io;
 pub(crate) enum Deflate {}
 
 impl Deflate {
-    pub(crate) fn error(&self) -> Option<String> {
-        match *self {}
-    }
-
     pub(crate) fn offer(&self) -> String {
         match *self {}
     }

@@ -31,7 +31,7 @@ use crate::trace;
 use crate::transport::{
     Datagrams, Found, Link, Listener, Opened, Options, Pending, PendingDatagrams, Transport, WriteInterest,
 };
-use crate::upgrade::UpgradeRules;
+use crate::upgrade_rules::UpgradeRules;
 
 /// What a key identifies.
 #[derive(Clone)]

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Address;
+#[cfg(feature = "deflate")]
 use crate::deflate::Deflate;
 use crate::proxy::{Proxy, Tunnel};
 use crate::reconnect::Reconnect;
@@ -668,14 +669,6 @@ impl Options {
     pub fn deflate(mut self, deflate: Deflate) -> Options {
         self.deflate = Some(deflate);
         self
-    }
-
-    /// The compression that is asked for, if there is one.
-    pub(crate) fn requested_deflate(&self) -> Option<&Deflate> {
-        #[cfg(feature = "deflate")]
-        return self.deflate.as_ref();
-        #[cfg(not(feature = "deflate"))]
-        None
     }
 
     /// Sets the name that a TLS peer has to prove, if it differs from the host of the address.

@@ -12,7 +12,8 @@ use crate::Address;
 use crate::deflate::Deflate;
 use crate::endpoint::Endpoint;
 use crate::transport::Options;
-use crate::upgrade::{Decision, HandshakeError, Headers, UpgradeHook, UpgradeRequest, UpgradeRules, is_token};
+use crate::upgrade::{Decision, HandshakeError, Headers, UpgradeHook, UpgradeRequest, is_token};
+use crate::upgrade_rules::{UpgradeRules, deflate};
 
 /// The longest head of a request or response in bytes, and the most header lines.
 const MAX_HEAD: usize = 16 << 10;
@@ -71,7 +72,7 @@ impl Opening {
         if !offered.is_empty() {
             push_header(&mut request, "Sec-WebSocket-Protocol", &offered.join(", "));
         }
-        let deflate = options.requested_deflate().cloned();
+        let deflate = deflate(options);
         if let Some(deflate) = &deflate {
             push_header(&mut request, EXTENSIONS, &deflate.offer());
         }
