@@ -145,7 +145,7 @@ fn a_client_needs_a_certificate_that_the_server_trusts() {
             let to = b.handle.connect_with(a.handle.local_address(listener).unwrap(), &options).unwrap();
             let reason = |side: &Side| {
                 side.seen.iter().find_map(|seen| match seen {
-                    Seen::Closed(_, reason) => Some(reason.clone()),
+                    Seen::Closed(_, reason) | Seen::AcceptFailed(_, _, reason) => Some(reason.clone()),
                     _ => None,
                 })
             };
