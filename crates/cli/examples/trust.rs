@@ -133,8 +133,8 @@ fn trust(registry: &Registry, size: Size) -> Result<()> {
     let mut interrupt = Interrupt::install()?;
     let Size { name, rounds, max_rounds, .. } = size;
     println!("Up to {COMPARISONS} {name}-sized comparisons ({rounds} to {max_rounds} rounds) in each setting");
-    println!("noise   rounds  told apart   delays: effect on the result, and how often it was found");
-    let (mut told_apart, mut judged) = (0, 0);
+    println!("noise   rounds  controls     delays: effect on the result, and how often it was found");
+    let (mut wrong_all, mut judged) = (0, 0);
     let (mut found_all, mut to_find) = (0, 0);
     for (mechanism, cell) in settings() {
         eprintln!("{mechanism} · {cell}");
@@ -147,7 +147,7 @@ fn trust(registry: &Registry, size: Size) -> Result<()> {
         let mut line = format!("{:4.1} %", percent(log_ratio_sd(control).unwrap_or(f64::NAN)));
         line.push_str(&format!("  {:6.1}", rounds.iter().sum::<usize>() as f64 / comparisons as f64));
         let wrong = decided(control, None, &rounds, &[Verdict::Faster, Verdict::Slower]);
-        (told_apart, judged) = (told_apart + wrong, judged + comparisons);
+        (wrong_all, judged) = (wrong_all + wrong, judged + comparisons);
         line.push_str(&format!("  {wrong:3} of {comparisons:3}  "));
         for (ratios, delay) in delayed.iter().zip(DELAYS) {
             let found = decided(ratios, Some(control), &rounds, &[Verdict::Slower]);
@@ -161,7 +161,7 @@ fn trust(registry: &Registry, size: Size) -> Result<()> {
         }
         println!("{line}   {mechanism} · {cell}");
     }
-    println!("controls told apart: {told_apart} of {judged}; at most 5 % may be");
+    println!("controls: a false difference in {wrong_all} of {judged} comparisons; at most 5 % may have one");
     println!(
         "* effects of {} % or more: found in {found_all} of {to_find} comparisons; at least 95 % are to be",
         size.finds

@@ -116,7 +116,7 @@ fn noise(record: &Record, rankings: &[Ranking]) -> String {
     let wrong = controls().filter_map(|result| result.verdict).filter(|verdict| is_different(*verdict)).count();
     let discarded: usize = rankings.iter().map(|ranking| ranking.discarded).sum();
     format!(
-        "How noisy it was: {noise}{resolution}. {inconclusive} of {} comparisons are inconclusive, {wrong} of {} controls are told apart, {discarded} of {} instances are discarded.{}",
+        "How noisy it was: {noise}{resolution}. {inconclusive} of {} comparisons are inconclusive, {wrong} of {} controls show a false difference, {discarded} of {} instances are discarded.{}",
         verdicts.len(),
         controls().count(),
         record.instances.len(),

@@ -233,7 +233,8 @@ fn a_run_prints_tables_to_stdout_and_its_progress_to_stderr() {
         &["process/[pu]*", "process/reference-ring", "--pattern=ping-pong,stream", "--size=64", "--rounds=6"],
     );
     fits(&done.stdout);
-    for said in ["unix-stream", "control ", "reference-ring", "bound ", "How noisy it was"] {
+    // Beside other busy programs, a table may say that it has too few rounds of its control.
+    for said in ["unix-stream", "control", "reference-ring", "bound ", "How noisy it was"] {
         assert!(done.stdout.contains(said), "`{said}` is not in {}", done.stdout);
     }
     for round in 1..=6 {

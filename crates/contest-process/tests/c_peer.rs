@@ -162,6 +162,8 @@ fn check(producer: &PartyReport, consumer: &PartyReport, pattern: Pattern, windo
     if let Some(latency) = &producer.latency {
         assert_eq!(consumer.sent, producer.sent, "{what}");
         let timed: u64 = latency.counts.iter().map(|(_, count)| count).sum();
-        assert_eq!(timed, producer.messages.div_ceil(latency.batch), "{what}");
+        // A round trip that took the whole window, beside other programs, is timed and does not count.
+        let slept = matches!(window, Window::Time { .. }) && producer.messages == 0 && timed <= 1;
+        assert!(slept || timed == producer.messages.div_ceil(latency.batch), "{what}: {timed} timed");
     }
 }

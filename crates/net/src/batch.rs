@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use crate::codec::Kind;
 use crate::event::{Endpoint, Outcome};
 use crate::frames::Frames;
 #[cfg(doc)]
@@ -13,11 +14,15 @@ use crate::route::Route;
 use crate::shared::{Command, Shared};
 use crate::trace;
 
+/// The length in bytes from which a message is not copied into a batch.
+const UNCOPIED: usize = 16 << 10;
+
 /// Collects messages for one endpoint and sends them together.
 ///
 /// A batch is sent when it has collected about 64 KiB or 64 datagrams, on [`Batch::flush`], and
 /// when it is dropped. [`Handle::batch`] creates one. Its messages get their place among those of
-/// other senders when the batch is sent.
+/// other senders when the batch is sent. A message of 16 KiB or more is not collected: [`Batch::push`]
+/// sends it at once, behind those that were.
 ///
 /// If the queue of the connection is full, the messages stay in the batch. What remains when the
 /// batch is dropped is lost. So call [`Batch::flush`] and check its result.
@@ -49,6 +54,8 @@ pub struct Batch<S = ()> {
     to: Endpoint,
     route: Option<Route>,
     frames: Frames,
+    /// Whether a part of a message that was not collected may still be queued.
+    may_be_queued: bool,
 }
 
 impl<S> Batch<S> {
@@ -59,22 +66,40 @@ impl<S> Batch<S> {
             Some(Route::Datagrams(socket)) => Frames::datagrams(socket.most()),
             None => Frames::closed(),
         };
-        Batch { shared, to, route, frames }
+        Batch { shared, to, route, frames, may_be_queued: false }
     }
 
     /// Adds a message. [`Outcome::Queued`]: it was accepted. [`Outcome::Full`]: the batch is full
     /// and could not be sent.
     ///
-    /// Copies the message, and allocates while the batch grows. If the batch is full, this is a
-    /// [`Batch::flush`] first. It is lost if the batch is dropped before it could be sent.
+    /// A message of 16 KiB or more is sent at once from the caller's memory, because copying it would
+    /// take longer than a system call. The outcome is then that of [`Handle::send`].
+    ///
+    /// Any other message is copied, which allocates while the batch grows. If the batch is full, this is
+    /// a [`Batch::flush`] first. The message is lost if the batch is dropped before it could be sent.
     #[inline]
     pub fn push(&mut self, message: &[u8]) -> Outcome {
+        if message.len() >= UNCOPIED {
+            return self.send_uncopied(message);
+        }
         self.push_with(message.len(), |place| place.copy_from_slice(message))
     }
 
-    /// As [`Batch::push`], but `write` writes the message directly into the batch. `write` is
-    /// called only if there is space. It has to fill the whole slice, which contains bytes of
-    /// earlier messages.
+    /// Sends what was collected, and then a message.
+    #[inline(never)]
+    fn send_uncopied(&mut self, message: &[u8]) -> Outcome {
+        // A failure of earlier datagrams is reported by `flush` only.
+        if let outcome @ (Outcome::Full | Outcome::Closed) = self.flush() {
+            return outcome;
+        }
+        let outcome = self.shared.send(self.to, Kind::Binary, message);
+        self.may_be_queued = outcome == Outcome::Queued;
+        outcome
+    }
+
+    /// As [`Batch::push`], but `write` writes the message directly into the batch, of whatever
+    /// length. `write` is called only if there is space. It has to fill the whole slice, which
+    /// contains bytes of earlier messages.
     #[inline(always)]
     pub fn push_with(&mut self, len: usize, write: impl FnOnce(&mut [u8])) -> Outcome {
         match self.frames.push(len, write) {
@@ -129,6 +154,10 @@ impl<S> Batch<S> {
     /// Datagrams that the kernel refuses are dropped; the result is that of the last refused one.
     pub fn flush(&mut self) -> Outcome {
         match &self.route {
+            Some(Route::Stream(connection)) if self.is_empty() && self.may_be_queued => {
+                self.may_be_queued = connection.has_queued();
+                if self.may_be_queued { Outcome::Queued } else { Outcome::Sent }
+            }
             _ if self.is_empty() => Outcome::Sent,
             Some(Route::Stream(connection)) => {
                 match connection.send_frames(self.frames.bytes(), self.frames.messages()) {

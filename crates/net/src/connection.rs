@@ -6,19 +6,22 @@
 //! messages keep their order. Messages that several threads send at the same time are combined into
 //! one write: see [`crate::line`].
 
+mod compressing;
 mod ending;
 mod several;
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use crate::backend::WritableSwitch;
 use crate::codec::websocket::mask::{self, Keys};
 use crate::codec::websocket::{self, Opcode, Side};
-use crate::codec::{Framing, Header, Kind, MAX_HEADER, length};
-use crate::counters::{Counters, ListenerTally, Traffic};
+use crate::codec::{Agreement, Framing, Header, Kind, MAX_HEADER, length};
+use crate::counters::{Counters, Openings, Total, Traffic};
+use crate::deflate::Compressor;
+use crate::endpoint::Endpoint;
 use crate::endpoint_info::ConnectionState;
 use crate::event::Outcome;
 use crate::frames::Frames;
@@ -87,6 +90,8 @@ struct Outgoing {
     keys: Option<Keys>,
     /// What the handshake of a WebSocket agreed upon.
     subprotocol: Option<Box<str>>,
+    /// Compresses sent messages, if the handshake agreed upon that.
+    compressor: Option<Box<Compressor>>,
     /// Set where writability is reported only on request.
     writable: Option<OnDemandWritable>,
     counts: SendCounts,
@@ -131,10 +136,24 @@ impl Outgoing {
     }
 }
 
-/// The listener that accepted a connection.
-pub(crate) struct AcceptedBy {
-    pub(crate) listener: Key,
-    pub(crate) tally: Arc<ListenerTally>,
+/// A listener as its connections know it.
+#[derive(Default)]
+pub(crate) struct Acceptor {
+    /// Set before it accepts.
+    key: OnceLock<Key>,
+    pub(crate) openings: Openings,
+    /// What its connections have counted that have ended.
+    pub(crate) ended: Total,
+}
+
+impl Acceptor {
+    pub(crate) fn set_key(&self, key: Key) {
+        self.key.set(key).ok();
+    }
+
+    pub(crate) fn endpoint(&self) -> Option<Endpoint> {
+        self.key.get().copied().map(Endpoint::new)
+    }
 }
 
 /// The sending half of a connection.
@@ -142,7 +161,7 @@ pub(crate) struct Connection {
     pub(crate) link: Box<dyn Link>,
     /// Whether the connection continues when the peer sends no more.
     pub(crate) half_open: bool,
-    pub(crate) accepted_by: Option<AcceptedBy>,
+    pub(crate) accepted_by: Option<Arc<Acceptor>>,
     framing: Framing,
     max_message: usize,
     max_queue: usize,
@@ -199,6 +218,7 @@ impl Connection {
             last_write: None,
             keys,
             subprotocol: None,
+            compressor: None,
             writable: None,
             counts: SendCounts::default(),
             #[cfg(feature = "tracing")]
@@ -258,8 +278,10 @@ impl Connection {
         Some(Writes { last: out.last_write, waits: !out.queue.is_empty() })
     }
 
-    pub(crate) fn set_subprotocol(&self, subprotocol: Option<Box<str>>) {
-        self.lock().subprotocol = subprotocol;
+    pub(crate) fn set_agreement(&self, agreed: Agreement) {
+        let mut out = self.lock();
+        out.subprotocol = agreed.subprotocol;
+        out.compressor = agreed.deflate.and_then(|deflate| deflate.compressor()).map(Box::new);
     }
 
     pub(crate) fn subprotocol(&self) -> Option<String> {
@@ -325,7 +347,9 @@ impl Connection {
         self.line.join();
         let mut out = self.lock();
         let others = self.line.leave();
-        let sent = if others || !out.delegated.is_empty() {
+        let sent = if out.compressor.as_ref().is_some_and(|compressor| compressor.suits(payload.len())) {
+            self.send_compressed(&mut out, kind, payload)
+        } else if others || !out.delegated.is_empty() {
             self.send_in_line(&mut out, kind, payload, others)
         } else {
             self.send_alone(&mut out, kind, payload)
@@ -394,6 +418,16 @@ impl Connection {
             Phase::Closing | Phase::Closed => refuse(out),
             Phase::Replaced => return Ok(None),
         }))
+    }
+
+    /// Whether anything is queued. If so, `Drained` will be reported.
+    pub(crate) fn has_queued(&self) -> bool {
+        let mut out = self.lock();
+        let is_empty = out.queue.is_empty() && out.early.is_empty();
+        // The node finds an error too, and ends the connection.
+        let has_queued = !(is_empty && matches!(self.flush_link(), Ok(true)));
+        out.owes_drained |= has_queued;
+        has_queued
     }
 
     /// After an error nothing more is written, because half a frame may have been.

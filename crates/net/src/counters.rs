@@ -103,13 +103,6 @@ impl Total {
     }
 }
 
-/// What a listener and its connections have counted, apart from those that are there now.
-#[derive(Debug, Default)]
-pub(crate) struct ListenerTally {
-    pub(crate) openings: Openings,
-    pub(crate) ended: Total,
-}
-
 /// The counters of a datagram socket. Several threads may send on it at the same time, and no lock
 /// is held then.
 ///

@@ -16,14 +16,40 @@ const MAX_DATAGRAM_BYTES: usize = 65_507;
 /// each message.
 pub(crate) struct Frames {
     bytes: Vec<u8>,
-    filled: usize,
-    /// How many messages are collected.
-    messages: usize,
+    collected: Collected,
     /// The end of the space that is usable without [`Frames::reserve`].
     end: usize,
     shape: Shape,
     /// The longest message, in bytes.
     most: usize,
+}
+
+/// How many bytes and messages are collected: the bytes are the lower 40 bits. A message adds to both
+/// by one addition, since two cost some 2 ns of the 20 ns that a small message takes in a batch.
+#[derive(Clone, Copy)]
+struct Collected(u64);
+
+impl Collected {
+    const MESSAGE: u64 = 1 << 40;
+
+    #[inline(always)]
+    fn bytes(self) -> usize {
+        (self.0 & (Collected::MESSAGE - 1)) as usize
+    }
+
+    fn messages(self) -> usize {
+        (self.0 / Collected::MESSAGE) as usize
+    }
+
+    #[inline(always)]
+    fn add(&mut self, bytes: usize) {
+        // More than 2^24 messages fit only if they are empty; then their number wraps around.
+        self.0 = self.0.wrapping_add(Collected::MESSAGE + bytes as u64);
+    }
+
+    fn remove(&mut self, messages: usize, bytes: usize) {
+        self.0 = self.0.wrapping_sub(messages as u64 * Collected::MESSAGE + bytes as u64);
+    }
 }
 
 /// The framing of a message.
@@ -59,7 +85,7 @@ impl Frames {
     }
 
     fn new(shape: Shape, most: usize) -> Frames {
-        Frames { bytes: Vec::new(), filled: 0, messages: 0, end: 0, shape, most }
+        Frames { bytes: Vec::new(), collected: Collected(0), end: 0, shape, most }
     }
 
     /// Appends a message of `len` bytes, which `write` fills in, if there is space for it.
@@ -80,8 +106,8 @@ impl Frames {
 
     #[inline(always)]
     fn push_within<W: FnOnce(&mut [u8])>(&mut self, end: usize, len: usize, write: W) -> Result<(), W> {
-        let Frames { bytes, filled, messages, shape, most, .. } = self;
-        let Some(room) = bytes.get_mut(*filled..end).filter(|_| len <= *most) else { return Err(write) };
+        let Frames { bytes, collected, shape, most, .. } = self;
+        let Some(room) = bytes.get_mut(collected.bytes()..end).filter(|_| len <= *most) else { return Err(write) };
         let mut key = None;
         let head = match shape {
             Shape::Bare => 0,
@@ -111,8 +137,7 @@ impl Frames {
         if let Shape::Datagrams(lengths) = shape {
             lengths.push(len);
         }
-        *filled += head + len;
-        *messages += 1;
+        collected.add(head + len);
         Ok(())
     }
 
@@ -122,7 +147,7 @@ impl Frames {
     ///
     /// If the system cannot provide random bytes for masking keys.
     pub(crate) fn reserve(&mut self, len: usize) -> io::Result<()> {
-        let end = self.filled + self.max_header() + len;
+        let end = self.collected.bytes() + self.max_header() + len;
         if end > self.bytes.len() {
             self.bytes.resize(end.max((2 * self.bytes.len()).min(self.limit())), 0);
         }
@@ -135,7 +160,7 @@ impl Frames {
 
     /// Whether the collected frames have to be sent before a message of `len` bytes is added.
     pub(crate) fn is_full_for(&self, len: usize) -> bool {
-        let over = !self.is_empty() && self.filled + self.max_header() + len > self.limit();
+        let over = !self.is_empty() && self.collected.bytes() + self.max_header() + len > self.limit();
         over || self.lengths().is_some_and(|lengths| lengths.len() >= MAX_DATAGRAMS)
     }
 
@@ -164,20 +189,20 @@ impl Frames {
 
     /// How many messages are collected.
     pub(crate) fn messages(&self) -> usize {
-        self.messages
+        self.collected.messages()
     }
 
     /// How many bytes are collected.
     pub(crate) fn len(&self) -> usize {
-        self.filled
+        self.collected.bytes()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.filled == 0 && self.lengths().is_none_or(<[usize]>::is_empty)
+        self.collected.bytes() == 0 && self.lengths().is_none_or(<[usize]>::is_empty)
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.filled]
+        &self.bytes[..self.collected.bytes()]
     }
 
     /// The length of each datagram, if these are datagrams.
@@ -189,14 +214,13 @@ impl Frames {
     }
 
     pub(crate) fn clear(&mut self) {
-        self.drop_first(self.messages, self.filled);
+        self.drop_first(self.collected.messages(), self.collected.bytes());
     }
 
     /// Removes the first `messages` messages, which have `bytes` bytes.
     pub(crate) fn drop_first(&mut self, messages: usize, bytes: usize) {
-        self.bytes.copy_within(bytes..self.filled, 0);
-        self.filled -= bytes;
-        self.messages -= messages;
+        self.bytes.copy_within(bytes..self.collected.bytes(), 0);
+        self.collected.remove(messages, bytes);
         if let Shape::Datagrams(lengths) = &mut self.shape {
             lengths.drain(..messages);
         }

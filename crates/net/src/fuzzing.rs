@@ -53,7 +53,7 @@ pub fn length(input: &[u8]) {
 
 /// A client that waits for a response with this `Sec-WebSocket-Accept`.
 fn expecting(accept: String) -> Opening {
-    Opening::Answer(Box::new(Expected { accept, offered: Vec::new() }))
+    Opening::Answer(Box::new(Expected { accept, ..Expected::default() }))
 }
 
 fn websocket_decoder(side: Side) -> Decoder {

@@ -17,7 +17,6 @@ use crate::lifecycle::Stage;
 #[cfg(doc)]
 use crate::limits::Limits;
 use crate::lookup::{name, numeric, resolve};
-use crate::route::Route;
 use crate::shared::{BoundListener, Command, Resource, Shared, lock};
 use crate::signals::Timer;
 use crate::slab::Key;
@@ -25,7 +24,7 @@ use crate::trace;
 #[cfg(feature = "tls")]
 use crate::transport::TlsInfo;
 use crate::transport::{Listening, Options, PeerCredentials};
-use crate::upgrade::UpgradeRules;
+use crate::upgrade_rules::UpgradeRules;
 
 /// Controls a node from any thread. Clones control the same node.
 ///
@@ -93,10 +92,11 @@ impl<S> Handle<S> {
                     listener,
                     scheme,
                     half_open: options.half_open,
-                    upgrades: Arc::new(UpgradeRules::new(&options.subprotocols, options.on_upgrade.as_ref())),
-                    tally: Arc::default(),
+                    upgrades: Arc::new(UpgradeRules::new(options)),
+                    acceptor: Arc::default(),
                 });
                 let key = self.shared.insert(Resource::Listener(bound.clone()));
+                bound.acceptor.set_key(key);
                 lock(&self.shared.commands).push(Command::Watch(key));
                 if let Err(error) = self.shared.watch_listener(&*bound.listener, key) {
                     self.shared.remove(key);
@@ -170,35 +170,12 @@ impl<S> Handle<S> {
     /// Messages of one thread to one endpoint keep their order. An accepted message is lost only if
     /// the connection ends before the peer has received it. See [`Outcome`] for what else may happen.
     pub fn send(&self, to: Endpoint, message: &[u8]) -> Outcome {
-        self.send_kind(to, Kind::Binary, message)
+        self.shared.send(to, Kind::Binary, message)
     }
 
     /// As [`Handle::send`], but a WebSocket peer receives a text message.
     pub fn send_text(&self, to: Endpoint, message: &str) -> Outcome {
-        self.send_kind(to, Kind::Text, message.as_bytes())
-    }
-
-    #[inline]
-    fn send_kind(&self, to: Endpoint, kind: Kind, message: &[u8]) -> Outcome {
-        loop {
-            return match self.shared.route(to.key) {
-                Some(Route::Stream(connection)) => match connection.send(kind, message) {
-                    Ok(Some(Outcome::Full)) => {
-                        trace::full(to, &connection);
-                        Outcome::Full
-                    }
-                    Ok(Some(outcome)) => outcome,
-                    Ok(None) => continue,
-                    Err(error) => {
-                        let outcome = connection.refused_outcome();
-                        self.shared.command(Command::SendFailed(to.key, connection, error));
-                        outcome
-                    }
-                },
-                Some(Route::Datagrams(socket)) => socket.send(message, to.remote),
-                None => self.shared.outcome_without_route(to.key),
-            };
-        }
+        self.shared.send(to, Kind::Text, message.as_bytes())
     }
 
     /// Creates a batch, which sends several messages together. For many small messages this is
@@ -451,7 +428,8 @@ impl<S> Handle<S> {
     /// Listeners stop accepting. Every connection is closed as by [`Handle::close`], with `within`
     /// in place of [`Limits::flush`]: it writes its queue and waits until its peer has ended the
     /// connection too. A WebSocket peer receives the code 1001 ("going away"). When `within` has
-    /// passed, what is left is cut. Each endpoint is reported as `Closed`. After the last one
+    /// passed, what is left is cut. Each endpoint is reported as `Closed`, or as `AcceptFailed` if its
+    /// handshake was not over. After the last one
     /// [`Node::run`](crate::Node::run) returns, and [`Node::next`](crate::Node::next) and
     /// [`AsyncNode::next`](crate::AsyncNode) return `None`, as after [`Handle::stop`]. A loop by
     /// [`Node::poll`](crate::Node::poll) asks [`Handle::has_shut_down`].

@@ -495,8 +495,8 @@ impl Incoming {
                     return Some(self.complete(location, kind));
                 }
                 Item::Assembled { kind } => return Some(self.complete(MessageLocation::Assembled, kind)),
-                Item::Open { reply, subprotocol } => {
-                    self.connection.set_subprotocol(subprotocol);
+                Item::Open { reply, agreed } => {
+                    self.connection.set_agreement(agreed);
                     return Some(self.reply_to_handshake(&reply));
                 }
                 Item::Ping { at } => {

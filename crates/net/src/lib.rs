@@ -219,6 +219,8 @@
 //!   [`Message::take`] keeps it. A sent message is written straight from the caller's memory. Only
 //!   two things are copied: the part that the kernel does not accept at once, and what a WebSocket
 //!   client has to mask.
+//! - **Fairness.** A busy connection keeps others waiting for [`Limits::time_slice`] and a few
+//!   messages more, unless a single callback takes longer.
 //! - **Limits.** Whatever a peer does costs a bounded amount of memory and time: [`Limits`].
 //!
 //! # Platforms
@@ -256,6 +258,11 @@ pub mod conformance;
 mod connection;
 mod counters;
 mod datagrams;
+#[cfg(feature = "deflate")]
+mod deflate;
+#[cfg(not(feature = "deflate"))]
+#[path = "no_deflate.rs"]
+mod deflate;
 mod endpoint;
 mod endpoint_info;
 mod endpoint_map;
@@ -287,12 +294,15 @@ mod slice;
 mod trace;
 mod transport;
 mod upgrade;
+mod upgrade_rules;
 
 pub use address::{Address, AddressError, Place};
 pub use batch::Batch;
 pub use codec::websocket::{Close, CloseError};
 pub use codec::{Kind, Violation};
 pub use counters::Counters;
+#[cfg(feature = "deflate")]
+pub use deflate::Deflate;
 pub use endpoint::Endpoint;
 pub use endpoint_info::{ConnectionState, EndpointInfo, EndpointKind};
 pub use endpoint_map::EndpointMap;

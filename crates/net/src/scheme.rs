@@ -8,7 +8,7 @@ use crate::codec::websocket::{Opening, Side, WebSocketDecoder};
 use crate::codec::{Decoder, Framing};
 use crate::limits::Limits;
 use crate::transport::Options;
-use crate::upgrade::check_options;
+use crate::upgrade_rules::check_options;
 
 /// How messages are framed on top of a transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Scheme {
                 Err(io::Error::new(io::ErrorKind::InvalidInput, what))
             }
             (Scheme::Raw, Some(len)) => Ok(Scheme::Records(len)),
-            (Scheme::WebSocket, _) => check_options(&options.subprotocols, &options.headers).map(|()| self),
+            (Scheme::WebSocket, _) => check_options(options).map(|()| self),
             _ => Ok(self),
         }
     }

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use crate::Address;
 use crate::asleep::Asleep;
 use crate::backend::{Registry, WritableSwitch};
-use crate::codec::Decoder;
 use crate::codec::websocket::{Awaited, Opening, Side};
-use crate::connection::{AcceptedBy, BufferTotals, Connection};
-use crate::counters::{Counters, ListenerTally, Openings, Total};
+use crate::codec::{Decoder, Kind};
+use crate::connection::{Acceptor, BufferTotals, Connection};
+use crate::counters::{Counters, Openings, Total};
 use crate::datagrams::Socket;
 use crate::endpoint_info::EndpointKind;
 use crate::error::Error;
@@ -27,10 +27,11 @@ use crate::route::Route;
 use crate::scheme::Scheme;
 use crate::signals::Signals;
 use crate::slab::{Key, Slab};
+use crate::trace;
 use crate::transport::{
     Datagrams, Found, Link, Listener, Opened, Options, Pending, PendingDatagrams, Transport, WriteInterest,
 };
-use crate::upgrade::UpgradeRules;
+use crate::upgrade_rules::UpgradeRules;
 
 /// What a key identifies.
 #[derive(Clone)]
@@ -57,8 +58,8 @@ impl Resource {
             Resource::Listener(_) => EndpointKind::Listener,
             Resource::Stream(connection) => {
                 let state = connection.state();
-                match &connection.accepted_by {
-                    Some(by) => EndpointKind::Accepted { listener: Endpoint::new(by.listener), state },
+                match connection.accepted_by.as_ref().and_then(|acceptor| acceptor.endpoint()) {
+                    Some(listener) => EndpointKind::Accepted { listener, state },
                     None => EndpointKind::Outgoing { state },
                 }
             }
@@ -81,7 +82,7 @@ impl Resource {
     }
 
     /// The listener that accepted it.
-    fn accepted_by(&self) -> Option<&AcceptedBy> {
+    fn accepted_by(&self) -> Option<&Arc<Acceptor>> {
         match self {
             Resource::Stream(connection) => connection.accepted_by.as_ref(),
             Resource::Datagrams(_) | Resource::Listener(_) => None,
@@ -119,7 +120,7 @@ pub(crate) struct BoundListener {
     pub(crate) half_open: bool,
     /// How WebSocket requests are answered.
     pub(crate) upgrades: Arc<UpgradeRules>,
-    pub(crate) tally: Arc<ListenerTally>,
+    pub(crate) acceptor: Arc<Acceptor>,
 }
 
 /// The peer of a datagram socket, while its name is being resolved.
@@ -292,8 +293,8 @@ impl<S> Shared<S> {
         let removed = resources.remove(key)?;
         let counters = removed.counters();
         self.ended.add(&counters);
-        if let Some(by) = removed.accepted_by() {
-            by.tally.ended.add(&counters);
+        if let Some(acceptor) = removed.accepted_by() {
+            acceptor.ended.add(&counters);
         }
         if matches!(removed, Resource::Stream(_)) {
             self.connections.fetch_sub(1, Ordering::Relaxed);
@@ -321,10 +322,10 @@ impl<S> Shared<S> {
     pub(crate) fn counters_of(&self, key: Key) -> Option<Counters> {
         let resources = self.resources.read().unwrap_or_else(PoisonError::into_inner);
         let Resource::Listener(bound) = resources.get(key)? else { return resources.get(key).map(Resource::counters) };
-        let mut all = bound.tally.ended.get();
-        let own = |resource: &&Resource| resource.accepted_by().is_some_and(|by| by.listener == key);
+        let mut all = bound.acceptor.ended.get();
+        let own = |resource: &&Resource| resource.accepted_by().is_some_and(|by| Arc::ptr_eq(by, &bound.acceptor));
         resources.values().map(|(_, resource)| resource).filter(own).for_each(|own| all.add(&own.counters()));
-        bound.tally.openings.add_to(&mut all);
+        bound.acceptor.openings.add_to(&mut all);
         Some(all)
     }
 
@@ -378,6 +379,31 @@ impl<S> Shared<S> {
             Resource::Datagrams(socket) => Some(Route::Datagrams(socket.clone())),
             Resource::Listener(_) => None,
         })
+    }
+
+    /// Sends a message: see [`Handle::send`](crate::Handle::send).
+    #[inline]
+    pub(crate) fn send(&self, to: Endpoint, kind: Kind, message: &[u8]) -> Outcome {
+        loop {
+            return match self.route(to.key) {
+                Some(Route::Stream(connection)) => match connection.send(kind, message) {
+                    Ok(Some(Outcome::Full)) => {
+                        trace::full(to, &connection);
+                        Outcome::Full
+                    }
+                    Ok(Some(outcome)) => outcome,
+                    // Another connection has replaced it.
+                    Ok(None) => continue,
+                    Err(error) => {
+                        let outcome = connection.refused_outcome();
+                        self.command(Command::SendFailed(to.key, connection, error));
+                        outcome
+                    }
+                },
+                Some(Route::Datagrams(socket)) => socket.send(message, to.remote),
+                None => self.outcome_without_route(to.key),
+            };
+        }
     }
 
     /// Finds the transport of an address, and the message framing on top of it.
@@ -437,7 +463,7 @@ impl<S> Shared<S> {
         let BoundListener { scheme, half_open, ref upgrades, .. } = *bound;
         let peer = if scheme == Scheme::WebSocket { link.peer().map(Arc::new) } else { None };
         let mut connection = self.make(link, scheme, Side::Server, half_open);
-        connection.accepted_by = Some(AcceptedBy { listener, tally: bound.tally.clone() });
+        connection.accepted_by = Some(bound.acceptor.clone());
         let connection = Arc::new(connection);
         let key = self.insert(Resource::Stream(connection.clone()));
         if let Err(error) = self.watch(&connection, key, false) {

@@ -49,7 +49,7 @@ mod events {
     pub(crate) fn failed(endpoint: Endpoint, connection: &Connection, reason: &Reason) {
         if enabled!(target: TARGET, Level::INFO) {
             let peer = connection.link.peer().map(|peer| place(&peer));
-            let listener = connection.accepted_by.as_ref().map(|by| debug(Endpoint::new(by.listener)));
+            let listener = connection.accepted_by.as_ref().and_then(|acceptor| acceptor.endpoint()).map(debug);
             info!(target: TARGET, ?endpoint, listener, peer, reason = said(reason), "not opened");
         }
     }

@@ -1,7 +1,6 @@
 //! The upgrade of an HTTP connection to a WebSocket: request, response, headers, and why it failed.
 
 use std::fmt;
-use std::io;
 use std::sync::Arc;
 
 use crate::Address;
@@ -221,46 +220,8 @@ impl fmt::Debug for UpgradeHook {
     }
 }
 
-/// How a listener answers requests for an upgrade.
-#[derive(Debug, Default)]
-pub(crate) struct UpgradeRules {
-    /// The supported subprotocols.
-    pub(crate) subprotocols: Vec<String>,
-    /// Decides about each request. Without it all are accepted.
-    pub(crate) hook: Option<UpgradeHook>,
-}
-
-impl UpgradeRules {
-    pub(crate) fn new(subprotocols: &[String], hook: Option<&UpgradeHook>) -> UpgradeRules {
-        UpgradeRules { subprotocols: subprotocols.to_vec(), hook: hook.cloned() }
-    }
-}
-
-/// Checks what the options of a WebSocket have set.
-///
-/// # Errors
-///
-/// If a subprotocol or a header is invalid.
-pub(crate) fn check_options(subprotocols: &[String], headers: &Headers) -> io::Result<()> {
-    let invalid = |what: String| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
-    for (i, name) in subprotocols.iter().enumerate() {
-        if !is_token(name) {
-            return invalid(format!(
-                "the subprotocol {name:?} is not a token of HTTP: letters, digits and !#$%&'*+-.^_`|~"
-            ));
-        }
-        if subprotocols[..i].contains(name) {
-            return invalid(format!("the subprotocol {name:?} is listed twice"));
-        }
-    }
-    match headers.iter().find_map(|(name, value)| header_error(name, value)) {
-        Some(what) => invalid(what),
-        None => Ok(()),
-    }
-}
-
 /// Why a header cannot be added to a request or a response.
-fn header_error(name: &str, value: &str) -> Option<String> {
+pub(crate) fn header_error(name: &str, value: &str) -> Option<String> {
     const OWN: [&str; 5] = ["host", "connection", "upgrade", "content-length", "transfer-encoding"];
     let lower = name.to_ascii_lowercase();
     if !is_token(name) {

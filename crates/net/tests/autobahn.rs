@@ -1,6 +1,6 @@
-//! The cases of the Autobahn test suite for WebSockets, except those with compression, written from
-//! its published descriptions. Each case runs against a server and a client: a raw socket sends its
-//! frames, and the node echoes every message.
+//! The cases of the Autobahn test suite for WebSockets, written from its published descriptions. Each
+//! case runs against a server and a client: a raw socket sends its frames, and the node echoes every
+//! message. Those with compression (12 and 13) are in `autobahn/compression.rs`.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,6 +11,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use estafette_net::{Event, Handle, Kind, Limits, Node};
 use sha1::{Digest, Sha1};
+
+#[cfg(feature = "deflate")]
+#[path = "autobahn/compression.rs"]
+mod compression;
 
 const CONTINUATION: u8 = 0;
 const TEXT: u8 = 1;
@@ -438,6 +442,16 @@ fn head(stream: &mut TcpStream) -> String {
     String::from_utf8(head).unwrap()
 }
 
+/// A server's answer to a request, with further headers.
+fn handshake_answer(request: &str, headers: &str) -> String {
+    let key = request.lines().find_map(|line| line.strip_prefix("Sec-WebSocket-Key: ")).unwrap();
+    let accept = STANDARD.encode(Sha1::digest(format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11")));
+    format!(
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+         Sec-WebSocket-Accept: {accept}\r\n{headers}\r\n"
+    )
+}
+
 /// Plays a case on a stream whose handshake is over.
 fn play(case: &Case, mut stream: TcpStream, masked: bool) {
     let mut reading = stream.try_clone().unwrap();
@@ -533,13 +547,7 @@ fn a_client_passes_every_case() {
         stream.set_nodelay(true).unwrap();
         let request = head(&mut stream);
         assert!(request.starts_with("GET /case HTTP/1.1\r\n"));
-        let key = request.lines().find_map(|line| line.strip_prefix("Sec-WebSocket-Key: ")).unwrap();
-        let accept = STANDARD.encode(Sha1::digest(format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11")));
-        let answer = format!(
-            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-             Sec-WebSocket-Accept: {accept}\r\n\r\n"
-        );
-        stream.write_all(answer.as_bytes()).unwrap();
+        stream.write_all(handshake_answer(&request, "").as_bytes()).unwrap();
         play(&case, stream, false);
     }
 }

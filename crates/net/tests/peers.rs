@@ -73,6 +73,23 @@ fn over_tls() -> Setup {
     Setup { scheme: "wss", options: common::tls::in_folder(folder.path()), folder: Some(folder) }
 }
 
+#[cfg(feature = "deflate")]
+fn compressed() -> Setup {
+    let options = Options::default().deflate(estafette_net::Deflate::default());
+    Setup { options: (options.clone(), options), ..plain() }
+}
+
+impl Setup {
+    /// The extensions that both sides agree upon.
+    fn extensions(&self) -> &str {
+        #[cfg(feature = "deflate")]
+        if self.options.0.deflate.is_some() {
+            return "permessage-deflate";
+        }
+        ""
+    }
+}
+
 impl Library {
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
@@ -143,6 +160,7 @@ fn talks_to_our_server(library: &Library, setup: &Setup) {
         assert!(begun.elapsed() < PATIENCE, "it never ends: {reasons:?}");
     }
     assert_eq!(reasons, ["closed by the peer: 4001: grüße", "closed here"]);
+    assert_eq!(peer.line("extensions").trim(), setup.extensions());
 }
 
 /// The library's client offers two subprotocols, and closes if it does not get the one that our
@@ -243,6 +261,7 @@ fn listens_to_our_client(library: &Library, setup: &Setup) {
         assert!(back == (kind, message), "what came back has {} bytes", back.1.len());
     }
 
+    assert_eq!(peer.line("extensions").trim(), setup.extensions());
     side.seen.clear();
     let many: Vec<_> = (0..1000).map(|i| format!("message {i}").into_bytes()).collect();
     for message in &many {
@@ -314,6 +333,30 @@ fn websockets_talks_to_our_server() {
 #[test]
 fn websockets_listens_to_our_client() {
     listens_to_our_client(&WEBSOCKETS, &plain());
+}
+
+#[cfg(feature = "deflate")]
+#[test]
+fn ws_talks_to_our_server_with_compression() {
+    talks_to_our_server(&WS, &compressed());
+}
+
+#[cfg(feature = "deflate")]
+#[test]
+fn ws_listens_to_our_client_with_compression() {
+    listens_to_our_client(&WS, &compressed());
+}
+
+#[cfg(feature = "deflate")]
+#[test]
+fn websockets_talks_to_our_server_with_compression() {
+    talks_to_our_server(&WEBSOCKETS, &compressed());
+}
+
+#[cfg(feature = "deflate")]
+#[test]
+fn websockets_listens_to_our_client_with_compression() {
+    listens_to_our_client(&WEBSOCKETS, &compressed());
 }
 
 #[cfg(feature = "tls")]

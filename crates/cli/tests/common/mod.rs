@@ -23,7 +23,7 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_estafette");
 /// The variable by which every process that a run started, and all they started, differ from others.
 const MARKER: &str = "ESTAFETTE_TEST_RUN";
 /// For what is only a matter of time, on the slowest machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The ground of one test: a folder for temporary files, one for records, and a marker in the environment.
 pub(crate) struct Ground {

@@ -18,6 +18,7 @@ pub(crate) mod websocket;
 use self::length::LengthDecoder;
 pub(crate) use self::rule::Rule;
 use self::websocket::WebSocketDecoder;
+use crate::deflate::Agreed;
 use crate::upgrade::HandshakeError;
 
 /// The type of a message, where the protocol has one.
@@ -48,14 +49,21 @@ pub(crate) enum Item {
     Message { at: Range<usize>, kind: Kind },
     /// A fragmented message: [`Decoder::assembled`] has it.
     Assembled { kind: Kind },
-    /// The handshake is over; send `reply` first. `subprotocol` is what both sides agreed upon.
-    Open { reply: Vec<u8>, subprotocol: Option<Box<str>> },
+    /// The handshake is over; send `reply` first.
+    Open { reply: Vec<u8>, agreed: Agreement },
     /// A ping: reply with a pong of the same bytes.
     Ping { at: Range<usize> },
     /// A pong: nothing to do.
     Pong,
     /// The peer closes, and waits for our closing frame.
     Close(websocket::Close),
+}
+
+/// What both sides of a WebSocket agreed upon.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Agreement {
+    pub(crate) subprotocol: Option<Box<str>>,
+    pub(crate) deflate: Option<Agreed>,
 }
 
 /// A violation that ends the connection.
@@ -87,6 +95,9 @@ pub enum Violation {
     /// A text message that is not valid UTF-8.
     #[error("WebSocket protocol: text that is not UTF-8")]
     NotUtf8,
+    /// A compressed message that is not valid DEFLATE.
+    #[error("WebSocket protocol: invalid compressed data")]
+    Compression,
     /// The WebSocket handshake failed, or the server refused it.
     #[error("WebSocket handshake: {0}")]
     Handshake(Box<HandshakeError>),
@@ -204,6 +215,11 @@ impl Header {
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
+    }
+
+    /// Replaces the first byte.
+    fn set_first(&mut self, byte: u8) {
+        self.bytes[0] = byte;
     }
 
     #[inline]

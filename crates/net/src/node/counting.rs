@@ -24,8 +24,8 @@ impl<S> Node<S> {
     pub(super) fn count_open(&self, connection: &Connection) {
         let openings = &self.shared.openings;
         match &connection.accepted_by {
-            Some(by) => {
-                by.tally.openings.accepted.add(1);
+            Some(acceptor) => {
+                acceptor.openings.accepted.add(1);
                 openings.accepted.add(1);
             }
             None => openings.connected.add(1),
@@ -41,8 +41,8 @@ pub(super) fn note_end(openings: &Openings, incoming: &Incoming, reason: &Reason
     }
     trace::failed(endpoint, connection, reason);
     openings.failed.add(1);
-    if let Some(by) = &connection.accepted_by {
-        by.tally.openings.failed.add(1);
+    if let Some(acceptor) = &connection.accepted_by {
+        acceptor.openings.failed.add(1);
     }
 }
 

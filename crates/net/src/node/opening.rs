@@ -97,7 +97,7 @@ impl<S> Node<S> {
                 Ok((key, begun)) => self.accepted(key, begun),
                 // epoll cannot register it. The connection is dropped, and its peer sees it end.
                 Err(_) => {
-                    bound.tally.openings.failed.add(1);
+                    bound.acceptor.openings.failed.add(1);
                     self.shared.openings.failed.add(1);
                     backs_off = true;
                 }

@@ -101,7 +101,9 @@ impl<S> Node<S> {
         }
         match progress {
             Progress::Message(place, kind) => {
-                self.slice.count(1);
+                // A long message is worth several short ones: to inflate 16 MiB takes longer than a slice.
+                let len = if place == MessageLocation::Assembled { incoming.decoder.assembled().len() } else { 0 };
+                self.slice.count(1 + (len >> 14) as u32);
                 if matches!(place, MessageLocation::Shared(_)) && incoming.ending.is_none() {
                     let rule = incoming.decoder.rule();
                     self.run = rule.map(|rule| Run::new(Endpoint::new(key), rule, window.rest(), self.slice.left()));

@@ -357,6 +357,9 @@ pub struct Options {
     pub headers: Headers,
     /// As set by [`Options::on_upgrade`].
     pub on_upgrade: Option<UpgradeHook>,
+    /// As set by [`Options::deflate`].
+    #[cfg(feature = "deflate")]
+    pub deflate: Option<crate::deflate::Deflate>,
     /// As set by [`Options::host`]. If it is unset, the node sets it when it connects: to the host
     /// of the address as written, before name resolution.
     pub host: Option<String>,
@@ -390,6 +393,8 @@ impl Default for Options {
             subprotocols: Vec::new(),
             headers: Headers::default(),
             on_upgrade: None,
+            #[cfg(feature = "deflate")]
+            deflate: None,
             host: None,
             #[cfg(feature = "tls")]
             tls_client: None,
@@ -637,6 +642,32 @@ impl Options {
         decide: impl Fn(&UpgradeRequest<'_>) -> UpgradeResponse + Send + Sync + 'static,
     ) -> Options {
         self.on_upgrade = Some(UpgradeHook::new(decide));
+        self
+    }
+
+    /// Compresses the messages of a WebSocket, if the peer supports it: permessage-deflate, RFC 7692.
+    /// Default: no compression.
+    ///
+    /// Every send of at least [`Deflate::min_len`](crate::Deflate) bytes is compressed in the sending
+    /// thread, except before the connection is open. A [`Batch`](crate::Batch) is sent uncompressed.
+    /// [`Limits::message`](crate::Limits) applies to the uncompressed length in both directions: a
+    /// received message is decompressed up to this limit, and never beyond it.
+    ///
+    /// Compression makes lengths depend on contents. Do not send a secret in one message with text that
+    /// an attacker chooses, as the attack CRIME does; without
+    /// [`Deflate::send_context`](crate::Deflate) messages do not affect each other.
+    ///
+    /// ```
+    /// use estafette_net::{Deflate, Options};
+    ///
+    /// let mut deflate = Deflate::default();
+    /// deflate.level = 6;
+    /// let options = Options::default().deflate(deflate);
+    /// ```
+    #[cfg(feature = "deflate")]
+    #[must_use]
+    pub fn deflate(mut self, deflate: crate::deflate::Deflate) -> Options {
+        self.deflate = Some(deflate);
         self
     }
 

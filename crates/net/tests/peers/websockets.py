@@ -22,9 +22,15 @@ def parts(message, size):
     return [message[at : at + size] for at in range(0, len(message), size)]
 
 
+def print_extensions(socket):
+    extensions = getattr(socket, "protocol", socket).extensions
+    print("extensions", *(extension.name for extension in extensions), flush=True)
+
+
 async def talk(socket):
     headers = socket.request.headers if hasattr(socket, "request") else socket.request_headers
     print(f"opened {socket.subprotocol} {headers.get('Authorization')}", flush=True)
+    print_extensions(socket)
     try:
         async for message in socket:
             match message.split(" ") if isinstance(message, str) else []:
@@ -63,6 +69,7 @@ async def serve(folder=None):
 
 async def drive(url, folder=None):
     async with websockets.connect(url, max_size=None, ssl=trusting(folder)) as socket:
+        print_extensions(socket)
         for message in [*map(pattern, SIZES), "", TEXT]:
             await socket.send(message)
             assert await socket.recv() == message

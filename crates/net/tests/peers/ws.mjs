@@ -33,7 +33,7 @@ function serve(folder) {
   const http = folder
     ? createTlsServer({ cert: file(folder, 'certificate.pem'), key: file(folder, 'key.pem') })
     : createServer();
-  const server = new WebSocket.WebSocketServer({ server: http });
+  const server = new WebSocket.WebSocketServer({ server: http, perMessageDeflate: true });
   const commands = {
     parts: (socket, len, size) => socket.send(sendParts(socket, pattern(+len), +size, true), { binary: true }),
     ping: (socket, payload) => socket.once('pong', (back) => socket.send(`pong ${back}`)).ping(payload),
@@ -41,6 +41,7 @@ function serve(folder) {
   };
   server.on('connection', (socket, request) => {
     console.log(`opened ${socket.protocol} ${request.headers.authorization}`);
+    console.log(`extensions ${socket.extensions}`);
     socket.on('close', (code, reason) => console.log(`closed ${code} ${reason}`));
     socket.on('message', (data, binary) => {
       const [word, ...rest] = binary ? [] : data.toString().split(' ');
@@ -68,6 +69,7 @@ async function connect(url, folder) {
 
 async function drive(url, folder) {
   const { socket, next, closed } = await connect(url, folder);
+  console.log(`extensions ${socket.extensions}`);
   for (const message of [...SIZES.map(pattern), '', TEXT]) {
     socket.send(message);
     assert.deepEqual(await next(), message);

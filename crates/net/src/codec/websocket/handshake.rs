@@ -7,17 +7,22 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha1::{Digest, Sha1};
 
-use super::super::{Fault, Item, Step, Violation};
+use super::super::{Agreement, Fault, Item, Step, Violation};
 use crate::Address;
+use crate::deflate::Deflate;
 use crate::endpoint::Endpoint;
 use crate::transport::Options;
-use crate::upgrade::{Decision, HandshakeError, Headers, UpgradeHook, UpgradeRequest, UpgradeRules, is_token};
+use crate::upgrade::{Decision, HandshakeError, Headers, UpgradeHook, UpgradeRequest, is_token};
+use crate::upgrade_rules::{UpgradeRules, deflate};
 
 /// The longest head of a request or response in bytes, and the most header lines.
 const MAX_HEAD: usize = 16 << 10;
 const MAX_LINES: usize = 100;
 /// The suffix that a server adds to a client's key: section 1.3.
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/// The header of compression.
+const EXTENSIONS: &str = "Sec-WebSocket-Extensions";
 
 /// What one side waits for.
 #[derive(Debug)]
@@ -43,6 +48,8 @@ pub(crate) struct Expected {
     pub(crate) accept: String,
     /// The subprotocols that the request offered.
     pub(crate) offered: Vec<String>,
+    /// The compression that it offered.
+    pub(crate) deflate: Option<Deflate>,
 }
 
 impl Opening {
@@ -65,11 +72,16 @@ impl Opening {
         if !offered.is_empty() {
             push_header(&mut request, "Sec-WebSocket-Protocol", &offered.join(", "));
         }
+        let deflate = deflate(options);
+        if let Some(deflate) = &deflate {
+            push_header(&mut request, EXTENSIONS, &deflate.offer());
+        }
         for (name, value) in options.headers.iter() {
             push_header(&mut request, name, value);
         }
         request.push_str("\r\n");
-        Ok((Opening::Answer(Box::new(Expected { accept: accept(&key), offered })), request.into_bytes()))
+        let expected = Expected { accept: accept(&key), offered, deflate };
+        Ok((Opening::Answer(Box::new(expected)), request.into_bytes()))
     }
 
     /// A server that waits for the request of nobody in particular.
@@ -107,7 +119,7 @@ impl Opening {
                     return Ok(Step { consumed, item: Item::Partial { need: 1 } });
                 }
                 match check_answer(&answer, expected) {
-                    Ok(subprotocol) => Ok(Step { consumed, item: Item::Open { reply: Vec::new(), subprotocol } }),
+                    Ok(agreed) => Ok(Step { consumed, item: Item::Open { reply: Vec::new(), agreed } }),
                     Err(what) => Err(fault(what, answer.code, Headers::from(&*answer.headers), Vec::new())),
                 }
             }
@@ -217,9 +229,14 @@ fn answer_request(request: &httparse::Request<'_, '_>, awaited: &Awaited) -> Res
     for (name, value) in headers.iter() {
         push_header(&mut reply, name, value);
     }
+    let deflate = rules.deflate.as_ref().and_then(|deflate| deflate.accept(items(request.headers, EXTENSIONS)));
+    if let Some((_, response)) = &deflate {
+        push_header(&mut reply, EXTENSIONS, response);
+    }
     push_header(&mut reply, "Sec-WebSocket-Accept", &accept(key));
     reply.push_str("\r\n");
-    Ok(Item::Open { reply: reply.into_bytes(), subprotocol: subprotocol.map(Box::from) })
+    let agreed = Agreement { subprotocol: subprotocol.map(Box::from), deflate: deflate.map(|(agreed, _)| agreed) };
+    Ok(Item::Open { reply: reply.into_bytes(), agreed })
 }
 
 /// Lets the user decide about a valid request. Returns the subprotocol that the user chose, if any,
@@ -269,8 +286,8 @@ fn check_request<'a>(request: &httparse::Request<'_, 'a>) -> Result<&'a str, Ref
     Ok(key)
 }
 
-/// Whether a server agreed: section 4.1. Returns the subprotocol that it chose.
-fn check_answer(answer: &httparse::Response<'_, '_>, expected: &Expected) -> Result<Option<Box<str>>, String> {
+/// Whether a server agreed: section 4.1. Returns the subprotocol and the compression that it chose.
+fn check_answer(answer: &httparse::Response<'_, '_>, expected: &Expected) -> Result<Agreement, String> {
     if answer.code != Some(101) {
         let (code, reason) = (answer.code.unwrap_or(0), answer.reason.unwrap_or_default());
         return Err(format!("the server answered {code} {reason}").trim_end().to_owned());
@@ -282,14 +299,23 @@ fn check_answer(answer: &httparse::Response<'_, '_>, expected: &Expected) -> Res
     if one(lines, "sec-websocket-accept") != Some(&expected.accept) {
         return Err("the server's Sec-WebSocket-Accept does not belong to this request".to_owned());
     }
-    if values(lines, "sec-websocket-extensions").next().is_some() {
-        return Err("the server chose sec-websocket-extensions, which was not offered".to_owned());
-    }
+    let deflate = match &expected.deflate {
+        Some(deflate) => deflate.check(items(lines, EXTENSIONS))?,
+        None if values(lines, EXTENSIONS).next().is_some() => {
+            return Err("the server chose sec-websocket-extensions, which was not offered".to_owned());
+        }
+        None => None,
+    };
+    Ok(Agreement { subprotocol: check_subprotocol(lines, &expected.offered)?, deflate })
+}
+
+/// Returns the subprotocol that a server chose.
+fn check_subprotocol(lines: &[httparse::Header<'_>], offered: &[String]) -> Result<Option<Box<str>>, String> {
     if values(lines, "sec-websocket-protocol").next().is_none() {
         return Ok(None);
     }
     let chosen = one(lines, "sec-websocket-protocol").ok_or("the server chose more than one subprotocol")?;
-    match expected.offered.iter().any(|offered| offered == chosen) {
+    match offered.iter().any(|offered| offered == chosen) {
         true => Ok(Some(chosen.into())),
         false => Err(format!("the server chose the subprotocol {chosen:?}, which was not offered")),
     }
@@ -338,7 +364,7 @@ mod tests {
 
     /// A listener that supports these subprotocols.
     fn listener(supported: &[&str]) -> Opening {
-        Opening::requested(UpgradeRules { subprotocols: names(supported), hook: None })
+        Opening::requested(UpgradeRules { subprotocols: names(supported), ..UpgradeRules::default() })
     }
 
     /// A client that offers these subprotocols, and its request.
@@ -368,7 +394,10 @@ mod tests {
         };
         assert_eq!(consumed, request.len());
         let step = client.read(&reply).unwrap();
-        assert_eq!(step, Step { consumed: reply.len(), item: Item::Open { reply: Vec::new(), subprotocol: None } });
+        assert_eq!(
+            step,
+            Step { consumed: reply.len(), item: Item::Open { reply: Vec::new(), agreed: Agreement::default() } }
+        );
     }
 
     #[test]
@@ -404,10 +433,10 @@ mod tests {
             (&[], &["a"], None),
         ] {
             let (client, request) = client("ws://h", offered);
-            let Item::Open { reply, subprotocol } = listener(supported).read(&request).unwrap().item else { panic!() };
-            assert_eq!(subprotocol.as_deref(), chosen);
-            let Item::Open { subprotocol, .. } = client.read(&reply).unwrap().item else { panic!() };
-            assert_eq!(subprotocol.as_deref(), chosen);
+            let Item::Open { reply, agreed } = listener(supported).read(&request).unwrap().item else { panic!() };
+            assert_eq!(agreed.subprotocol.as_deref(), chosen);
+            let Item::Open { agreed, .. } = client.read(&reply).unwrap().item else { panic!() };
+            assert_eq!(agreed.subprotocol.as_deref(), chosen);
         }
     }
 
@@ -418,7 +447,9 @@ mod tests {
         let lines = "Sec-WebSocket-Protocol: , a,\r\nsec-websocket-protocol: b c, b\r\n\r\n";
         let request = request.replace("\r\n\r\n", &format!("\r\n{lines}"));
         let item = listener(&["b", "b c"]).read(request.as_bytes()).unwrap().item;
-        assert!(matches!(item, Item::Open { subprotocol: Some(chosen), .. } if *chosen == *"b"));
+        assert!(
+            matches!(item, Item::Open { agreed: Agreement { subprotocol: Some(chosen), .. }, .. } if *chosen == *"b")
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! WebSocket frames: RFC 6455, sections 5 and 7, without extensions.
+//! WebSocket frames: RFC 6455, sections 5 and 7, and compressed messages: RFC 7692.
 
 mod close;
 mod handshake;
@@ -15,6 +15,7 @@ use std::ops::Range;
 
 use super::{Fault, Header, Item, Kind, Step, Violation};
 use crate::codec::Rule;
+use crate::deflate::{DecompressError, Decompressor};
 
 /// Which end of a WebSocket this is. A client masks what it sends; a server must not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +85,13 @@ pub(crate) fn header(opcode: Opcode, len: usize, key: Option<[u8; 4]>) -> Header
     header
 }
 
+/// As [`header`], of a compressed message.
+pub(crate) fn compressed_header(opcode: Opcode, len: usize, key: Option<[u8; 4]>) -> Header {
+    let mut header = header(opcode, len, key);
+    header.set_first(0x80 | COMPRESSED | opcode as u8);
+    header
+}
+
 /// Writes the header of an unfragmented binary message of `len` bytes to the start of `buffer`, and
 /// returns it. If `masked`, its last four bytes are left for the masking key.
 #[inline(always)]
@@ -120,6 +128,8 @@ pub(crate) fn control(opcode: Opcode, payload: &[u8], key: Option<[u8; 4]>) -> V
 
 /// The first byte of an unfragmented binary message.
 const BINARY: u8 = 0x82;
+/// The bit of the first byte that marks a compressed message: RSV1.
+const COMPRESSED: u8 = 0x40;
 /// The longest payload of a control frame.
 const MAX_CONTROL: usize = 125;
 
@@ -156,11 +166,22 @@ struct Frame {
     done: usize,
 }
 
-/// A fragmented message that is not complete.
+/// A fragmented or compressed message that is not complete.
 #[derive(Debug)]
 struct Parts {
     kind: Kind,
     count: usize,
+    compression: Compression,
+}
+
+/// Whether a message is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Compression {
+    Uncompressed,
+    /// Compressed, and how many bytes its frames announced so far.
+    Compressed {
+        len: u64,
+    },
 }
 
 /// Decodes the handshake of a peer, then its messages and control frames.
@@ -176,6 +197,8 @@ pub(crate) struct WebSocketDecoder {
     parts: Option<Parts>,
     assembled: Vec<u8>,
     utf8: Utf8,
+    /// Set if the handshake agreed upon compression.
+    decompressor: Option<Box<Decompressor>>,
     closed: bool,
 }
 
@@ -190,6 +213,7 @@ impl WebSocketDecoder {
             parts: None,
             assembled: Vec::new(),
             utf8: Utf8::default(),
+            decompressor: None,
             closed: false,
         }
     }
@@ -224,7 +248,8 @@ impl WebSocketDecoder {
         }
         if let Some(opening) = &self.opening {
             let step = opening.read(input)?;
-            if let Item::Open { .. } = step.item {
+            if let Item::Open { agreed, .. } = &step.item {
+                self.decompressor = agreed.deflate.as_ref().map(|deflate| Box::new(deflate.decompressor()));
                 self.opening = None;
             }
             return Ok(step);
@@ -252,7 +277,8 @@ impl WebSocketDecoder {
     /// needed.
     fn header(&mut self, input: &[u8]) -> Result<Result<(Frame, usize), usize>, Violation> {
         let &[first, second, ..] = input else { return Ok(Err(2)) };
-        if first & 0x70 != 0 {
+        let compressed = first & COMPRESSED != 0;
+        if first & 0x30 != 0 || (compressed && self.decompressor.is_none()) {
             return wrong("a reserved bit is set, and no extension was agreed upon");
         }
         let Some(opcode) = Opcode::of(first & 0x0f) else { return wrong("an undefined opcode") };
@@ -260,6 +286,9 @@ impl WebSocketDecoder {
         let masked = second & 0x80 != 0;
         let short = second & 0x7f;
         self.check_opcode(opcode, last, short)?;
+        if compressed && (opcode.is_control() || opcode == Opcode::Continuation) {
+            return wrong("a compressed control frame or continuation");
+        }
         self.check_masking(masked)?;
         let size = match short {
             126 => 4,
@@ -271,9 +300,9 @@ impl WebSocketDecoder {
             return Ok(Err(whole));
         }
         let len = payload_len(short, input)?;
-        self.check_message_len(opcode, len)?;
+        self.check_message_len(opcode, compressed, len)?;
         let key = masked.then(|| [input[size], input[size + 1], input[size + 2], input[size + 3]]);
-        self.count_fragment(opcode, last)?;
+        self.count_fragment(opcode, last, compressed.then_some(len))?;
         Ok(Ok((Frame { opcode, last, key, len: len as usize, done: 0 }, whole)))
     }
 
@@ -308,7 +337,17 @@ impl WebSocketDecoder {
     /// Checks the length of a message with this frame. For a continuation, the fragments received
     /// so far count too.
     #[inline]
-    fn check_message_len(&self, opcode: Opcode, len: u64) -> Result<(), Violation> {
+    fn check_message_len(&mut self, opcode: Opcode, compressed: bool, len: u64) -> Result<(), Violation> {
+        if compressed {
+            return self.check_compressed_len(len);
+        }
+        if let (Opcode::Continuation, Some(Parts { compression: Compression::Compressed { len: all }, .. })) =
+            (opcode, &mut self.parts)
+        {
+            *all = all.saturating_add(len);
+            let all = *all;
+            return self.check_compressed_len(all);
+        }
         let before = if opcode == Opcode::Continuation { self.assembled.len() } else { 0 };
         let total = len.saturating_add(before as u64);
         if total > self.limit as u64 && !opcode.is_control() {
@@ -317,9 +356,20 @@ impl WebSocketDecoder {
         Ok(())
     }
 
-    /// Begins a fragmented message, or counts its next fragment.
+    /// Checks how many bytes the frames of a compressed message have. It may have few more than without
+    /// compression; the decompressor checks how long the message really is.
+    fn check_compressed_len(&self, len: u64) -> Result<(), Violation> {
+        let limit = self.limit as u64;
+        if len > limit.saturating_add(limit / 64).saturating_add(64) {
+            return Err(Violation::TooLong { len, limit: self.limit });
+        }
+        Ok(())
+    }
+
+    /// Begins a fragmented or compressed message, or counts its next fragment. `compressed` is the
+    /// length of the first frame of a compressed message.
     #[inline]
-    fn count_fragment(&mut self, opcode: Opcode, last: bool) -> Result<(), Violation> {
+    fn count_fragment(&mut self, opcode: Opcode, last: bool, compressed: Option<u64>) -> Result<(), Violation> {
         match (opcode, &mut self.parts) {
             (Opcode::Continuation, Some(parts)) => {
                 parts.count += 1;
@@ -327,9 +377,10 @@ impl WebSocketDecoder {
                     return Err(Violation::TooManyParts(self.max_parts));
                 }
             }
-            (Opcode::Text | Opcode::Binary, parts) if !last => {
+            (Opcode::Text | Opcode::Binary, parts) if !last || compressed.is_some() => {
                 let kind = if opcode == Opcode::Text { Kind::Text } else { Kind::Binary };
-                *parts = Some(Parts { kind, count: 1 });
+                let compression = compressed.map_or(Compression::Uncompressed, |len| Compression::Compressed { len });
+                *parts = Some(Parts { kind, count: 1, compression });
                 self.assembled.clear();
             }
             _ => {}
@@ -346,6 +397,10 @@ impl WebSocketDecoder {
             mask::apply(fresh, key, frame.done);
         }
         let in_parts = self.parts.is_some() && !frame.opcode.is_control();
+        if in_parts && self.is_compressed() {
+            return self.compressed_payload(&input[..available]);
+        }
+        let frame = self.frame.as_mut().expect("a header was read");
         let text = match &self.parts {
             Some(parts) if in_parts => parts.kind == Kind::Text,
             _ => frame.opcode == Opcode::Text,
@@ -357,11 +412,7 @@ impl WebSocketDecoder {
         if in_parts {
             // A fragment is moved from the input to the message, so it is stored once.
             self.assembled.extend_from_slice(&input[..available]);
-            frame.len -= available;
-            frame.done = 0;
-            if let Some(key) = &mut frame.key {
-                key.rotate_left(available % 4);
-            }
+            frame.advance(available);
             if frame.len > 0 {
                 return Ok(Step { consumed: available, item: Item::Partial { need: 1 } });
             }
@@ -393,6 +444,58 @@ impl WebSocketDecoder {
         };
         Ok(Step { consumed: available, item })
     }
+
+    /// Whether the current message is compressed.
+    fn is_compressed(&self) -> bool {
+        matches!(self.parts, Some(Parts { compression: Compression::Compressed { .. }, .. }))
+    }
+
+    /// Decompresses what is there of a frame's payload, and appends it to the message.
+    fn compressed_payload(&mut self, input: &[u8]) -> Result<Step, Violation> {
+        let decompressor = self.decompressor.as_mut().expect("a compressed frame is accepted only with it");
+        let (frame, parts) = (self.frame.as_mut().expect("a header was read"), self.parts.as_ref());
+        let (limit, before) = (self.limit, self.assembled.len());
+        decompressor.decompress(input, &mut self.assembled, limit).map_err(|error| not_decompressed(error, limit))?;
+        frame.advance(input.len());
+        let ends = frame.len == 0 && frame.last;
+        if ends {
+            decompressor.finish(&mut self.assembled, limit).map_err(|error| not_decompressed(error, limit))?;
+        }
+        let kind = parts.map_or(Kind::Binary, |parts| parts.kind);
+        if kind == Kind::Text {
+            self.utf8.feed(&self.assembled[before..]).map_err(|_| Violation::NotUtf8)?;
+        }
+        if frame.len == 0 {
+            self.frame = None;
+        }
+        if !ends {
+            return Ok(Step { consumed: input.len(), item: Item::Partial { need: 1 } });
+        }
+        self.parts = None;
+        if kind == Kind::Text {
+            self.utf8.finish().map_err(|_| Violation::NotUtf8)?;
+        }
+        Ok(Step { consumed: input.len(), item: Item::Assembled { kind } })
+    }
+}
+
+impl Frame {
+    /// Continues behind bytes of a fragment that were moved to its message.
+    fn advance(&mut self, bytes: usize) {
+        self.len -= bytes;
+        self.done = 0;
+        if let Some(key) = &mut self.key {
+            key.rotate_left(bytes % 4);
+        }
+    }
+}
+
+/// The violation of a message that cannot be decompressed.
+fn not_decompressed(error: DecompressError, limit: usize) -> Violation {
+    match error {
+        DecompressError::TooLong => Violation::TooLong { len: (limit as u64).saturating_add(1), limit },
+        DecompressError::Invalid => Violation::Compression,
+    }
 }
 
 /// Returns the length of a frame's payload. `short` is the length in the second byte of the header,
@@ -423,7 +526,7 @@ impl Violation {
     pub(crate) fn code(&self) -> u16 {
         match self {
             Violation::TooLong { .. } | Violation::TooManyParts(_) => 1009,
-            Violation::NotUtf8 => 1007,
+            Violation::NotUtf8 | Violation::Compression => 1007,
             _ => 1002,
         }
     }

@@ -146,3 +146,88 @@ proptest! {
         prop_assert_eq!(read(side, &bytes, &pieces), read(side, &bytes, &[]));
     }
 }
+
+#[cfg(feature = "deflate")]
+mod compressed {
+    use super::*;
+    use crate::deflate::{Agreed, Deflate};
+
+    fn agreed() -> Agreed {
+        Deflate::default().accept(["permessage-deflate"].into_iter()).unwrap().0
+    }
+
+    fn compress(message: &[u8]) -> Vec<u8> {
+        agreed().compressor().unwrap().compress(message).unwrap()
+    }
+
+    fn read(stream: &[u8], pieces: &[usize]) -> (Vec<Found>, Result<(), Violation>) {
+        let mut decoder = decoder(Side::Server);
+        decoder.decompressor = Some(Box::new(agreed().decompressor()));
+        let (found, result) = pieces::read(Decoder::WebSocket(Box::new(decoder)), stream, pieces);
+        (found, result.map_err(|fault| fault.what))
+    }
+
+    const KEY: Option<[u8; 4]> = Some([1, 2, 3, 4]);
+
+    #[test]
+    fn a_client_compresses_as_in_the_rfcs_example() {
+        let hello = compress(b"Hello");
+        let header = compressed_header(Opcode::Text, hello.len(), None);
+        assert_eq!([header.bytes(), &hello].concat(), [0xc1, 7, 0xf2, 0x48, 0xcd, 0xc9, 0xc9, 7, 0]);
+    }
+
+    #[test]
+    fn compressed_messages_are_read_however_the_stream_is_cut() {
+        let (text, bytes) = ("grün 漢字 🦀".repeat(50), vec![0xff; 70_000]);
+        let (first, second) = (compress(text.as_bytes()), compress(&bytes));
+        let cut = first.len() / 2;
+        let stream = [
+            frame(0x41, &first[..cut], KEY),
+            frame(0x89, b"ping", KEY),
+            frame(0x00, b"", KEY),
+            frame(0x80, &first[cut..], KEY),
+            frame(0x82, b"uncompressed", KEY),
+            frame(0xc1, &[0], KEY),
+        ]
+        .concat();
+        let expected = [
+            Found::Ping(b"ping".to_vec()),
+            Found::Message(Kind::Text, text.into_bytes()),
+            Found::Message(Kind::Binary, b"uncompressed".to_vec()),
+            Found::Message(Kind::Text, Vec::new()),
+        ];
+        for size in [1, 2, 3, 7, 50, stream.len()] {
+            let (found, result) = read(&stream, &vec![size; stream.len() / size]);
+            assert_eq!((found.as_slice(), result), (&expected[..], Ok(())), "pieces of {size}");
+        }
+        let (found, _) = read(&frame(0xc2, &second, KEY), &[5, 9]);
+        assert!(found == [Found::Message(Kind::Binary, bytes)]);
+    }
+
+    #[test]
+    fn violations_of_compressed_messages_are_rejected_with_their_code() {
+        let too_long = compress(&vec![0; LIMIT + 1]);
+        let empty_blocks = [0, 0, 0, 0xff, 0xff].repeat(LIMIT / 4);
+        let part = |first| frame(first, &empty_blocks[..LIMIT / 2], KEY);
+        for (stream, code) in [
+            (frame(0xc9, b"", KEY), 1002),                                   // a ping
+            (frame(0xa1, b"", KEY), 1002),                                   // another reserved bit
+            ([frame(0x41, b"", KEY), frame(0xc0, b"", KEY)].concat(), 1002), // a continuation
+            (frame(0xc1, &[0xff], KEY), 1007),                               // not DEFLATE
+            (frame(0xc1, &compress(b"\xff"), KEY), 1007),                    // not UTF-8
+            (frame(0xc1, &compress(&"🦀".as_bytes()[..2]), KEY), 1007),      // cut within a character
+            (frame(0xc2, &too_long, KEY), 1009),
+            ([frame(0x42, &too_long[..9], KEY), frame(0x80, &too_long[9..], KEY)].concat(), 1009),
+            (frame(0xc2, &empty_blocks, KEY), 1009), // more bytes than any message needs
+            ([part(0x42), part(0x00), part(0x00)].concat(), 1009),
+        ] {
+            let violation = read(&stream, &[]).1.unwrap_err();
+            assert_eq!(violation.code(), code, "{violation}");
+        }
+    }
+
+    #[test]
+    fn without_an_agreement_compressed_messages_are_rejected() {
+        assert_eq!(refused(&frame(0xc1, &compress(b"Hello"), None)).code(), 1002);
+    }
+}
