@@ -114,6 +114,22 @@ pub fn websocket(input: &[u8]) {
     }
 }
 
+/// Checks compressed messages: pieces do not matter, limits hold for what is inflated, text is UTF-8.
+#[cfg(feature = "deflate")]
+pub fn compressed(input: &[u8]) {
+    let (pieces, stream) = pieces(input);
+    let decoder = || Decoder::WebSocket(Box::new(WebSocketDecoder::compressed(Side::Client, LIMIT, PARTS)));
+    let (found, result) = read(decoder(), stream, &pieces);
+    let (whole, of_whole) = read(decoder(), stream, &[]);
+    // Of two violations in one frame, the pieces decide which is found first.
+    assert_eq!((&found, result.is_err()), (&whole, of_whole.is_err()));
+    for one in found {
+        if let Found::Message(kind, message) = one {
+            assert!(message.len() <= LIMIT && (kind == Kind::Binary || std::str::from_utf8(&message).is_ok()));
+        }
+    }
+}
+
 /// The result of a handshake does not depend on the pieces. If it fails, more bytes may give
 /// another reason.
 fn handshake(side: Side, input: &[u8]) -> (Vec<Found>, Result<(), Fault>) {
@@ -243,6 +259,8 @@ mod tests {
     fn invariants_hold_for_thousands_of_mutated_inputs() {
         let targets: [(&str, Target); _] = [
             ("address", address),
+            #[cfg(feature = "deflate")]
+            ("compressed", compressed),
             ("length", length),
             ("masking", masking),
             ("request", request),
