@@ -11,6 +11,7 @@ use crate::codec::length::{LengthDecoder, header};
 use crate::codec::pieces::{Found, read};
 use crate::codec::websocket::{self, Expected, Opcode, Opening, Side, Utf8, WebSocketDecoder, mask};
 use crate::codec::{Decoder, Fault, Kind, Violation};
+use crate::proxy::{Tunnel, exchange};
 use crate::transport::Options;
 
 /// Small enough that inputs exceed it.
@@ -176,6 +177,23 @@ pub fn response(input: &[u8]) {
     }
 }
 
+/// A proxy's answer means the same however it is cut, what is sent is bounded, and nothing behind
+/// the answer is consumed.
+pub fn proxy(input: &[u8]) {
+    let (pieces, stream) = pieces(input);
+    let address = "tcp://example.org:80".parse().expect("it is valid");
+    for url in ["socks5://user:password@h:1080", "http://user:password@h:3128"] {
+        let tunnel = Tunnel::new(&url.parse().expect("it is valid"), &address).expect("it has a host");
+        let whole = exchange::run(&tunnel, stream, &[]);
+        assert_eq!(exchange::run(&tunnel, stream, &pieces), whole);
+        assert!(whole.sent.len() <= 3 && whole.sent.iter().all(|sent| sent.len() < 1000));
+        if let Ok(Some(consumed)) = whole.end {
+            // A byte less is not an answer.
+            assert_eq!(exchange::run(&tunnel, &stream[..consumed - 1], &[]).end, Ok(None));
+        }
+    }
+}
+
 /// An address survives a round trip through text, and a server understands the request for a
 /// WebSocket address.
 pub fn address(input: &[u8]) {
@@ -263,6 +281,7 @@ mod tests {
             ("compressed", compressed),
             ("length", length),
             ("masking", masking),
+            ("proxy", proxy),
             ("request", request),
             ("response", response),
             ("utf8", utf8),
