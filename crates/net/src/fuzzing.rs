@@ -11,6 +11,7 @@ use crate::codec::length::{LengthDecoder, header};
 use crate::codec::pieces::{Found, read};
 use crate::codec::websocket::{self, Expected, Opcode, Opening, Side, Utf8, WebSocketDecoder, mask};
 use crate::codec::{Decoder, Fault, Kind, Violation};
+use crate::proxy::{Tunnel, exchange};
 use crate::transport::Options;
 
 /// Small enough that inputs exceed it.
@@ -114,6 +115,22 @@ pub fn websocket(input: &[u8]) {
     }
 }
 
+/// Checks compressed messages: pieces do not matter, limits hold for what is inflated, text is UTF-8.
+#[cfg(feature = "deflate")]
+pub fn compressed(input: &[u8]) {
+    let (pieces, stream) = pieces(input);
+    let decoder = || Decoder::WebSocket(Box::new(WebSocketDecoder::compressed(Side::Client, LIMIT, PARTS)));
+    let (found, result) = read(decoder(), stream, &pieces);
+    let (whole, of_whole) = read(decoder(), stream, &[]);
+    // Of two violations in one frame, the pieces decide which is found first.
+    assert_eq!((&found, result.is_err()), (&whole, of_whole.is_err()));
+    for one in found {
+        if let Found::Message(kind, message) = one {
+            assert!(message.len() <= LIMIT && (kind == Kind::Binary || std::str::from_utf8(&message).is_ok()));
+        }
+    }
+}
+
 /// The result of a handshake does not depend on the pieces. If it fails, more bytes may give
 /// another reason.
 fn handshake(side: Side, input: &[u8]) -> (Vec<Found>, Result<(), Fault>) {
@@ -157,6 +174,23 @@ pub fn response(input: &[u8]) {
         (Some(other), _) => panic!("{other:?} before the handshake"),
         (None, Err(Fault { what, reply })) => assert!(matches!(what, Violation::Handshake(_)) && reply.is_empty()),
         (None, Ok(())) => {}
+    }
+}
+
+/// A proxy's answer means the same however it is cut, what is sent is bounded, and nothing behind
+/// the answer is consumed.
+pub fn proxy(input: &[u8]) {
+    let (pieces, stream) = pieces(input);
+    let address = "tcp://example.org:80".parse().expect("it is valid");
+    for url in ["socks5://user:password@h:1080", "http://user:password@h:3128"] {
+        let tunnel = Tunnel::new(&url.parse().expect("it is valid"), &address).expect("it has a host");
+        let whole = exchange::run(&tunnel, stream, &[]);
+        assert_eq!(exchange::run(&tunnel, stream, &pieces), whole);
+        assert!(whole.sent.len() <= 3 && whole.sent.iter().all(|sent| sent.len() < 1000));
+        if let Ok(Some(consumed)) = whole.end {
+            // A byte less is not an answer.
+            assert_eq!(exchange::run(&tunnel, &stream[..consumed - 1], &[]).end, Ok(None));
+        }
     }
 }
 
@@ -243,8 +277,11 @@ mod tests {
     fn invariants_hold_for_thousands_of_mutated_inputs() {
         let targets: [(&str, Target); _] = [
             ("address", address),
+            #[cfg(feature = "deflate")]
+            ("compressed", compressed),
             ("length", length),
             ("masking", masking),
+            ("proxy", proxy),
             ("request", request),
             ("response", response),
             ("utf8", utf8),

@@ -66,7 +66,8 @@
 //! # A client
 //!
 //! [`Handle::connect`] returns at once. `Connected` reports success, `Closed` failure. With
-//! [`Options::reconnect`] a lost connection is opened again, under the same endpoint.
+//! [`Options::reconnect`] a lost connection is opened again, under the same endpoint. With
+//! [`Options::proxy`] it goes through a SOCKS5 or HTTP proxy.
 //!
 //! ```no_run
 //! use estafette_net::{Event, Node, Options, Reconnect};
@@ -221,6 +222,14 @@
 //! - **Fairness.** A busy connection keeps others waiting for [`Limits::time_slice`] and a few
 //!   messages more, unless a single callback takes longer.
 //! - **Limits.** Whatever a peer does costs a bounded amount of memory and time: [`Limits`].
+//!
+//! # Platforms
+//!
+//! Linux. The crate also compiles for macOS, where it waits by kqueue; nobody has run its tests
+//! there. What macOS does not have is an error: [`Options::device`], [`Options::user_timeout`] and
+//! abstract UNIX sockets. Datagrams are sent and received one by one, and the file of a UNIX socket
+//! with [`Options::permissions`] may have more of them until the socket listens. For any other
+//! system, compiling fails.
 
 #![forbid(unsafe_code)]
 // Types that may grow are `non_exhaustive`; the others state why they are not.
@@ -235,6 +244,9 @@ mod readme {}
 #[cfg(doctest)]
 #[doc = include_str!("../from-message-io.md")]
 mod from_message_io {}
+
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+compile_error!("estafette-net is for Linux; it also compiles for macOS. Other systems are not supported.");
 
 mod address;
 mod asleep;

@@ -7,6 +7,12 @@ use std::time::Duration;
 use nix::sys::resource::{UsageWho, getrusage};
 use rustix::time::{ClockId, clock_gettime};
 
+/// Whose context switches are counted. macOS counts those of the whole process only.
+#[cfg(target_os = "linux")]
+const SWITCHES_OF: UsageWho = UsageWho::RUSAGE_THREAD;
+#[cfg(not(target_os = "linux"))]
+const SWITCHES_OF: UsageWho = UsageWho::RUSAGE_SELF;
+
 /// CPU time of a thread, and how many times it slept.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
@@ -25,7 +31,7 @@ impl Usage {
     /// If the system call fails.
     pub fn of_this_thread() -> io::Result<Usage> {
         let cpu = clock_gettime(ClockId::ThreadCPUTime);
-        let switches = getrusage(UsageWho::RUSAGE_THREAD)?;
+        let switches = getrusage(SWITCHES_OF)?;
         let cpu = Duration::new(cpu.tv_sec as u64, cpu.tv_nsec as u32);
         Ok(Usage { cpu, sleeps: switches.voluntary_context_switches() })
     }

@@ -3,6 +3,8 @@
 //! The dialogues are sans-IO state machines: bytes of the proxy go in, and what to do next comes
 //! out. [`TunnelLink`](crate::transport) moves the bytes.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod exchange;
 mod http;
 mod login;
 mod socks5;

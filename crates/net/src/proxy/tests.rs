@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::exchange::{Exchange, run};
 use super::*;
 
 const SOCKS5: &str = "socks5://user:password@127.0.0.1:1080";
@@ -9,36 +10,6 @@ const HTTP: &str = "http://user:password@127.0.0.1:3128";
 
 fn tunnel(proxy: &str, to: &str) -> Tunnel {
     Tunnel::new(&proxy.parse().unwrap(), &to.parse().unwrap()).unwrap()
-}
-
-/// What one dialogue sends, and how it ends: how many bytes of the input it consumed, or its failure.
-#[derive(Debug, PartialEq, Eq)]
-struct Outcome {
-    sent: Vec<Vec<u8>>,
-    end: Result<Option<usize>, ProxyFailure>,
-}
-
-/// Passes `input` to a dialogue in pieces of these sizes; the last piece is the rest.
-fn run(tunnel: &Tunnel, input: &[u8], pieces: &[usize]) -> Outcome {
-    let (mut dialogue, first) = tunnel.begin();
-    let (mut sent, mut at, mut arrived) = (vec![first], 0, 0);
-    for piece in pieces.iter().copied().chain([usize::MAX]) {
-        arrived += piece.min(input.len() - arrived);
-        while at < arrived {
-            match dialogue.receive(&input[at..arrived]) {
-                Err(failure) => return Outcome { sent, end: Err(failure) },
-                Ok((consumed, step)) => {
-                    at += consumed;
-                    match step {
-                        Step::Receive => assert_eq!(at, arrived, "it waits for more, and has not taken all"),
-                        Step::Send(bytes) => sent.push(bytes),
-                        Step::Connected => return Outcome { sent, end: Ok(Some(at)) },
-                    }
-                }
-            }
-        }
-    }
-    Outcome { sent, end: Ok(None) }
 }
 
 fn failure(proxy: &str, input: &[u8]) -> ProxyFailure {
@@ -54,11 +25,11 @@ fn a_socks5_dialogue_is_that_of_the_standard() {
         ("ws://example.org", b"\x05\x01\0\x03\x0bexample.org\0\x50"),
     ] {
         let reply = b"\x05\0\x05\0\0\x01\0\0\0\0\0\0behind";
-        let Outcome { sent, end } = run(&tunnel(without_login, to), reply, &[]);
+        let Exchange { sent, end } = run(&tunnel(without_login, to), reply, &[]);
         assert_eq!(sent, [b"\x05\x01\0", request]);
         assert_eq!(end, Ok(Some(reply.len() - 6)));
         let reply = b"\x05\x02\x01\0\x05\0\0\x03\x04name\0\0behind";
-        let Outcome { sent, end } = run(&tunnel(SOCKS5, to), reply, &[]);
+        let Exchange { sent, end } = run(&tunnel(SOCKS5, to), reply, &[]);
         assert_eq!(sent, [b"\x05\x02\0\x02", &b"\x01\x04user\x08password"[..], request]);
         assert_eq!(end, Ok(Some(reply.len() - 6)));
         // It asks for no login although one was offered.
@@ -96,7 +67,7 @@ fn a_connect_request_is_that_of_the_standard() {
     for (to, host) in [("tcp://192.0.2.7:80", "192.0.2.7:80"), ("wss://[::1]", "[::1]:443"), ("ws://h", "h:80")] {
         let answer =
             b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 200 Connection established\r\nContent-Length: 6\r\n\r\nbehind";
-        let Outcome { sent, end } = run(&tunnel(HTTP, to), answer, &[]);
+        let Exchange { sent, end } = run(&tunnel(HTTP, to), answer, &[]);
         let expected = format!(
             "CONNECT {host} HTTP/1.1\r\nHost: {host}\r\nProxy-Authorization: Basic dXNlcjpwYXNzd29yZA==\r\n\r\n"
         );

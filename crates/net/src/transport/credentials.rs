@@ -1,9 +1,5 @@
 //! Who is at the other end of a UNIX socket.
 
-use std::os::fd::AsFd;
-
-use nix::sys::socket::{getsockopt, sockopt};
-
 /// The process at the other end of a UNIX socket, as the kernel recorded it:
 /// [`Handle::peer_credentials`](crate::Handle::peer_credentials).
 ///
@@ -20,13 +16,4 @@ pub struct PeerCredentials {
     pub uid: u32,
     /// Its effective group.
     pub gid: u32,
-}
-
-impl PeerCredentials {
-    /// The peer of a UNIX socket.
-    pub(super) fn of(socket: impl AsFd) -> Option<PeerCredentials> {
-        let found = getsockopt(&socket.as_fd(), sockopt::PeerCredentials).ok()?;
-        let pid = u32::try_from(found.pid()).ok().filter(|pid| *pid > 0);
-        Some(PeerCredentials { pid, uid: found.uid(), gid: found.gid() })
-    }
 }

@@ -1,18 +1,16 @@
 //! Connections within one process: one in-memory pipe for each direction.
 //!
 //! A pipe is a bounded queue under a lock, which is held while bytes are copied. Each end has a
-//! bell, an eventfd that epoll watches like a socket. An end's bell rings when the end may be
-//! waiting: data arrived in an empty pipe, or a pipe found full has space again. Nobody reads a
-//! bell, because each write to an eventfd is an edge of its own.
+//! bell, a descriptor that epoll watches like a socket. An end's bell rings when the end may be
+//! waiting: data arrived in an empty pipe, or a pipe found full has space again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind, IoSlice, Read};
 use std::mem;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 
-use rustix::event::{EventfdFlags, eventfd};
-
+use super::bell::Bell;
 use super::{Link, Listener, Listening, Opened, Options, Transport};
 use crate::Address;
 use crate::address::Place;
@@ -66,20 +64,6 @@ impl Transport for Inproc {
     }
 }
 
-/// An eventfd that reports to epoll that an end has something to do.
-struct Bell(OwnedFd);
-
-impl Bell {
-    fn new() -> io::Result<Bell> {
-        Ok(Bell(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
-    }
-
-    fn ring(&self) {
-        // It fails only after 2^64 rings.
-        rustix::io::write(&self.0, &1_u64.to_ne_bytes()).ok();
-    }
-}
-
 /// The queue of connections that wait to be accepted.
 struct AcceptQueue {
     bell: Bell,
@@ -109,7 +93,7 @@ struct InprocListener {
 
 impl Listener for InprocListener {
     fn source(&self) -> BorrowedFd<'_> {
-        self.queue.bell.0.as_fd()
+        self.queue.bell.source()
     }
 
     fn accept(&self) -> io::Result<Box<dyn Link>> {
@@ -192,7 +176,7 @@ fn pair(most: usize, name: &str) -> io::Result<(End, End)> {
 
 impl Link for End {
     fn source(&self) -> BorrowedFd<'_> {
-        self.bell.0.as_fd()
+        self.bell.source()
     }
 
     fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -284,7 +268,7 @@ mod tests {
     /// How many times a bell has rung since the last call.
     fn rung(bell: &Bell) -> u64 {
         let mut count = [0; 8];
-        match rustix::io::read(&bell.0, &mut count) {
+        match rustix::io::read(bell.source(), &mut count) {
             Ok(_) => u64::from_ne_bytes(count),
             Err(_) => 0,
         }

@@ -17,9 +17,11 @@ use crate::proxy::{Proxy, Tunnel};
 use crate::reconnect::Reconnect;
 use crate::upgrade::{Headers, UpgradeHook, UpgradeRequest, UpgradeResponse};
 
+mod bell;
 mod credentials;
 mod inproc;
 mod pending;
+mod platform;
 mod socket;
 mod tcp;
 #[cfg(feature = "tls")]

@@ -2,17 +2,16 @@
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, OnceLock};
 
-use rustix::event::{EventfdFlags, eventfd};
-
+use super::bell::Bell;
 use super::{Datagrams, Link, Received};
 use crate::Address;
 
 /// A link that stays unconnected until it is replaced.
 pub(crate) struct Pending {
-    source: &'static OwnedFd,
+    source: &'static Bell,
 }
 
 impl Pending {
@@ -22,18 +21,18 @@ impl Pending {
     ///
     /// If the process has no file descriptors left.
     pub(crate) fn new() -> io::Result<Pending> {
-        static SOURCE: OnceLock<OwnedFd> = OnceLock::new();
+        static SOURCE: OnceLock<Bell> = OnceLock::new();
         if let Some(source) = SOURCE.get() {
             return Ok(Pending { source });
         }
-        let source = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let source = Bell::new()?;
         Ok(Pending { source: SOURCE.get_or_init(|| source) })
     }
 }
 
 impl Link for Pending {
     fn source(&self) -> BorrowedFd<'_> {
-        self.source.as_fd()
+        self.source.source()
     }
 
     fn read(&self, _: &mut [u8]) -> io::Result<usize> {

@@ -4,19 +4,19 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, accept_with, recv, send, sendmsg};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, recv, send, sendmsg};
 use socket2::{Domain, Protocol, Socket, Type};
 
+use super::platform;
 use super::{Link, Options, PeerCredentials, WriteInterest};
 use crate::Address;
 use crate::address::literal;
 
 /// Creates a socket that is non-blocking and close-on-exec.
 pub(super) fn socket(domain: Domain, kind: Type, protocol: Option<Protocol>, options: &Options) -> io::Result<Socket> {
-    let socket = Socket::new(domain, kind.nonblocking().cloexec(), protocol)?;
+    let socket = platform::new_socket(domain, kind, protocol)?;
     if let Some(device) = &options.device {
-        socket
-            .bind_device(Some(device.as_bytes()))
+        platform::bind_device(&socket, device)
             .map_err(|error| io::Error::new(error.kind(), format!("the network device {device}: {error}")))?;
     }
     if let Some(bytes) = options.buffer {
@@ -84,8 +84,8 @@ impl Link for SocketLink {
     #[inline]
     fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         let written = match parts {
-            [one] => send(&self.socket, one, SendFlags::NOSIGNAL),
-            _ => sendmsg(&self.socket, parts, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL),
+            [one] => send(&self.socket, one, platform::SEND),
+            _ => sendmsg(&self.socket, parts, &mut SendAncillaryBuffer::default(), platform::SEND),
         };
         Ok(written?)
     }
@@ -130,13 +130,8 @@ impl Link for SocketLink {
     }
 
     fn peer_credentials(&self) -> Option<PeerCredentials> {
-        if self.scheme == super::unix::SCHEME { PeerCredentials::of(&self.socket) } else { None }
+        if self.scheme == super::unix::SCHEME { platform::peer_credentials(&self.socket) } else { None }
     }
-}
-
-/// Accepts the next connection; its socket is non-blocking and close-on-exec.
-pub(super) fn accept(listener: impl AsFd) -> io::Result<OwnedFd> {
-    Ok(accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?)
 }
 
 /// Treats `EINPROGRESS` as success: a non-blocking connect has started.

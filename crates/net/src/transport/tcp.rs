@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
-use super::socket::{SocketLink, accept, begun, socket, socket_address};
+use super::platform::{accept, set_user_timeout};
+use super::socket::{SocketLink, begun, socket, socket_address};
 use super::tunnel::TunnelLink;
 use super::{Link, Listener, Listening, Opened, Options, Transport};
 use crate::Address;
@@ -33,7 +34,7 @@ fn tune(socket: &Socket, options: &Options) -> io::Result<()> {
     }
     if let Some(time) = options.user_timeout {
         // 0 would mean the system's default.
-        socket.set_tcp_user_timeout(Some(time.max(Duration::from_millis(1))))?;
+        set_user_timeout(socket, time.max(Duration::from_millis(1)))?;
     }
     Ok(())
 }

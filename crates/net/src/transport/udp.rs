@@ -5,20 +5,17 @@
 //! one sender in one call. See `udp(7)`. Such a receive call takes longer, so it is used only once
 //! datagrams have queued up.
 
-use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use nix::errno::Errno;
-use nix::sys::socket::{
-    ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg, setsockopt,
-    sockopt::UdpGroSegment,
-};
 use rustix::io::ioctl_fionread;
-use rustix::net::{RecvFlags, SendFlags, SocketAddrAny, recv, recvfrom, send, sendto};
+use rustix::net::{RecvFlags, SocketAddrAny, recv, recvfrom, send, sendto};
 use socket2::{Domain, Protocol, Socket, Type};
 
+use super::platform;
 use super::socket::{socket, socket_address};
 use super::{Datagrams, Listening, Opened, Options, Received, Transport};
 use crate::Address;
@@ -99,10 +96,6 @@ struct UdpSocket {
     received: AtomicU32,
 }
 
-/// The control message buffer of a received run. It contains the length of each datagram.
-#[repr(align(8))]
-struct Control([u8; 64]);
-
 impl UdpSocket {
     fn new(socket: Socket, to: Option<SocketAddr>, names_sender: bool) -> UdpSocket {
         UdpSocket {
@@ -128,7 +121,7 @@ impl UdpSocket {
         self.received.store((before + 1) % CHECK_INTERVAL, Ordering::Relaxed);
         if before + 1 == CHECK_INTERVAL && ioctl_fionread(&self.socket).is_ok_and(|waits| waits > 0) {
             // An older kernel does not know the option: continue one by one.
-            self.runs.store(setsockopt(&self.socket, UdpGroSegment, &true).is_ok(), Ordering::Relaxed);
+            self.runs.store(platform::enable_runs(&self.socket), Ordering::Relaxed);
         }
         Ok(Received { len, each: 0, from })
     }
@@ -144,27 +137,20 @@ impl Datagrams for UdpSocket {
         if !self.runs.load(Ordering::Relaxed) {
             return self.receive_one(buffer);
         }
-        let mut control = Control([0; _]);
-        let mut parts = [IoSliceMut::new(buffer)];
-        let fd = self.socket.as_raw_fd();
-        let got = recvmsg::<SockaddrStorage>(fd, &mut parts, Some(&mut control.0), MsgFlags::empty())?;
-        let each = got.cmsgs().ok().into_iter().flatten().find_map(|message| match message {
-            ControlMessageOwned::UdpGroSegments(each) => usize::try_from(each).ok(),
-            _ => None,
-        });
-        let from = match (self.names_sender, got.address.as_ref().and_then(named)) {
+        let got = platform::receive_run(&self.socket, buffer)?;
+        let from = match (self.names_sender, got.from) {
             (false, _) => None,
             (true, Some(from)) => Some(from),
             (true, None) => return Err(no_sender()),
         };
-        Ok(Received { len: got.bytes, each: each.unwrap_or(0), from })
+        Ok(Received { len: got.len, each: got.each.unwrap_or(0), from })
     }
 
     #[inline]
     fn send(&self, datagram: &[u8], to: Option<SocketAddr>) -> io::Result<()> {
         match to.or(self.to) {
-            Some(to) => sendto(&self.socket, datagram, SendFlags::NOSIGNAL, &SocketAddrAny::from(to))?,
-            None => send(&self.socket, datagram, SendFlags::NOSIGNAL)?,
+            Some(to) => sendto(&self.socket, datagram, platform::SEND, &SocketAddrAny::from(to))?,
+            None => send(&self.socket, datagram, platform::SEND)?,
         };
         Ok(())
     }
@@ -173,14 +159,11 @@ impl Datagrams for UdpSocket {
         let first = each.min(datagrams.len());
         let run = datagrams.len().min(MAX_RUN.min(MAX_DATAGRAM / each.max(1)) * each);
         if run > first && each < self.alone_from.load(Ordering::Relaxed) {
-            let (given, to) = (to, to.or(self.to).map(SockaddrStorage::from));
-            let (parts, length) = ([IoSlice::new(&datagrams[..run])], each as u16);
-            let lengths = [ControlMessage::UdpGsoSegments(&length)];
-            match sendmsg(self.socket.as_raw_fd(), &parts, &lengths, MsgFlags::MSG_NOSIGNAL, to.as_ref()) {
+            match platform::send_run(&self.socket, &datagrams[..run], each as u16, to.or(self.to)) {
                 // The datagrams exceed the MTU, and IP would have to fragment them. Or the peer's
                 // address is invalid, and then the first datagram alone fails too.
                 Err(Errno::EINVAL | Errno::EMSGSIZE) => {
-                    self.send(&datagrams[..first], given)?;
+                    self.send(&datagrams[..first], to)?;
                     self.alone_from.fetch_min(each, Ordering::Relaxed);
                     return Ok(first);
                 }
@@ -209,9 +192,4 @@ impl Datagrams for UdpSocket {
 
 fn no_sender() -> io::Error {
     io::Error::new(ErrorKind::InvalidData, "a datagram without a sender address")
-}
-
-fn named(address: &SockaddrStorage) -> Option<SocketAddr> {
-    let v4 = address.as_sockaddr_in().map(|v4| SocketAddr::V4((*v4).into()));
-    v4.or_else(|| address.as_sockaddr_in6().map(|v6| SocketAddr::V6((*v6).into())))
 }

@@ -6,10 +6,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 
-use rustix::fs::{Mode, fchmod};
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use super::socket::{SocketLink, accept, socket};
+use super::platform::{self, accept};
+use super::socket::{SocketLink, socket};
 use super::{Link, Listener, Listening, Opened, Options, Transport};
 use crate::Address;
 use crate::address::Place;
@@ -25,8 +25,7 @@ pub(crate) struct Unix;
 fn socket_address(address: &Address) -> io::Result<SockAddr> {
     match address.place() {
         Place::Path(path) => SockAddr::unix(path),
-        // The name of an abstract socket starts with a zero byte.
-        Place::Name(name) => SockAddr::unix(format!("\0{name}")),
+        Place::Name(name) => platform::abstract_address(name),
         Place::Host(..) => {
             Err(io::Error::new(ErrorKind::InvalidInput, format!("{address} is not the address of a UNIX socket")))
         }
@@ -70,8 +69,7 @@ fn bound(address: &Address, options: &Options) -> io::Result<Socket> {
     let permissions = permissions(address, options)?;
     let Some(path) = address.path() else { return socket.bind(&at).map(|()| socket) };
     if let Some(mode) = permissions {
-        // Linux creates the file with these permissions, less the umask.
-        fchmod(&socket, Mode::from_raw_mode(mode))?;
+        platform::limit_permissions(&socket, mode)?;
     }
     match socket.bind(&at) {
         Err(error) if error.kind() == ErrorKind::AddrInUse && is_stale(path, &at)? => {
@@ -115,7 +113,7 @@ fn is_stale(path: &std::path::Path, at: &SockAddr) -> io::Result<bool> {
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
         return Ok(false);
     }
-    let probe = Socket::new(Domain::UNIX, Type::DGRAM.nonblocking().cloexec(), None)?;
+    let probe = platform::new_socket(Domain::UNIX, Type::DGRAM, None)?;
     Ok(probe.connect(at).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused))
 }
 
@@ -181,7 +179,7 @@ mod tests {
         let path = folder.path().join("socket");
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
         // What `bound` does before it binds. A wider file would have mode 0o755 or the like.
-        fchmod(&socket, Mode::from_raw_mode(0o600)).unwrap();
+        platform::limit_permissions(&socket, 0o600).unwrap();
         socket.bind(&SockAddr::unix(&path).unwrap()).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & MAX_MODE, 0o600);
     }

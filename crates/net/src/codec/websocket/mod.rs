@@ -218,6 +218,18 @@ impl WebSocketDecoder {
         }
     }
 
+    /// A decoder after a handshake that agreed upon compression.
+    #[cfg(all(feature = "deflate", any(test, fuzzing)))]
+    pub(crate) fn compressed(side: Side, limit: usize, max_parts: usize) -> WebSocketDecoder {
+        let offer = ["permessage-deflate"].into_iter();
+        let (agreed, _) = crate::deflate::Deflate::default().accept(offer).expect("it is acceptable");
+        WebSocketDecoder {
+            opening: None,
+            decompressor: Some(Box::new(agreed.decompressor())),
+            ..WebSocketDecoder::new(side, Opening::Answer(Box::default()), limit, max_parts)
+        }
+    }
+
     /// Skips the handshake.
     #[cfg(test)]
     pub(crate) fn skip_opening(&mut self) {

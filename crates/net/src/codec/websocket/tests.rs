@@ -161,8 +161,7 @@ mod compressed {
     }
 
     fn read(stream: &[u8], pieces: &[usize]) -> (Vec<Found>, Result<(), Violation>) {
-        let mut decoder = decoder(Side::Server);
-        decoder.decompressor = Some(Box::new(agreed().decompressor()));
+        let decoder = WebSocketDecoder::compressed(Side::Server, LIMIT, 20);
         let (found, result) = pieces::read(Decoder::WebSocket(Box::new(decoder)), stream, pieces);
         (found, result.map_err(|fault| fault.what))
     }
