@@ -31,7 +31,7 @@ use crate::backend::{Backend, BackendPair, Ready, epoll};
 use crate::codec::Kind;
 use crate::connection::{Connection, Flushed};
 use crate::datagrams::Socket;
-use crate::event::{Endpoint, Event, Reason};
+use crate::event::{AcceptFailure, Endpoint, Event, Reason};
 use crate::handle::Handle;
 use crate::incoming::{Incoming, MessageLocation, SHARED, Window};
 use crate::limits::Limits;
@@ -98,6 +98,10 @@ pub struct Node<S = ()> {
     later: VecDeque<usize>,
     /// Events that are ready to be delivered.
     outbox: VecDeque<Event<'static, S>>,
+    /// For each `AcceptFailed` in the outbox what is to be reported, in the same order. The last one
+    /// that was reported is kept apart, because its event borrows it.
+    failures: VecDeque<AcceptFailure>,
+    failure: Option<Box<AcceptFailure>>,
     deadlines: BinaryHeap<Reverse<(Instant, Key)>>,
     clock: Instant,
     /// When epoll was polled last.
@@ -194,6 +198,8 @@ impl<S> Node<S> {
             now: VecDeque::new(),
             later: VecDeque::new(),
             outbox: VecDeque::new(),
+            failures: VecDeque::new(),
+            failure: None,
             deadlines: BinaryHeap::new(),
             clock: Instant::now(),
             looked: Instant::now(),

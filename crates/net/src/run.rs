@@ -14,9 +14,9 @@ pub(crate) struct Run {
     pub(crate) from: Endpoint,
     rule: Rule,
     rest: Range<usize>,
-    /// How many messages it may deliver, and how many it has delivered.
+    /// How many messages it may deliver, and how many of them are left.
     most: u32,
-    delivered: u32,
+    left: u32,
 }
 
 /// How the next message is found.
@@ -35,12 +35,12 @@ pub(crate) enum Rule {
 impl Run {
     /// A run of at most `most` messages.
     pub(crate) fn new(from: Endpoint, rule: Rule, rest: Range<usize>, most: u32) -> Run {
-        Run { from, rule, rest, most, delivered: 0 }
+        Run { from, rule, rest, most, left: most }
     }
 
     /// How many messages were delivered.
     pub(crate) fn delivered(&self) -> u32 {
-        self.delivered
+        self.most - self.left
     }
 
     /// The start of what was not delivered.
@@ -51,9 +51,7 @@ impl Run {
     /// Returns the range of the next message, if it is complete and not one too many.
     #[inline(always)]
     pub(crate) fn next(&mut self, buffer: &mut [u8]) -> Option<Range<usize>> {
-        if self.delivered == self.most {
-            return None;
-        }
+        let left = self.left.checked_sub(1)?;
         let base = self.rest.start;
         let input = buffer.get_mut(self.rest.clone())?;
         let at = match self.rule {
@@ -65,7 +63,7 @@ impl Run {
             Rule::Equal { length } => 0..length.min(input.len()),
         };
         self.rest.start = base + at.end;
-        self.delivered += 1;
+        self.left = left;
         Some(base + at.start..base + at.end)
     }
 }
