@@ -35,7 +35,7 @@ use crate::backend::{Backend, BackendPair, Ready, epoll};
 use crate::codec::Kind;
 use crate::connection::{Connection, Flushed};
 use crate::datagrams::Socket;
-use crate::event::{Endpoint, Event, Reason};
+use crate::event::{AcceptFailure, Endpoint, Event, Reason};
 use crate::handle::Handle;
 use crate::incoming::{Incoming, MessageLocation, SHARED, Window, after};
 use crate::limits::Limits;
@@ -100,6 +100,10 @@ pub struct Node<S = ()> {
     /// Delayed signals whose time has come. They are delivered behind `outbox`, unless they are
     /// cancelled before.
     due_signals: VecDeque<Timer>,
+    /// For each `AcceptFailed` in the outbox what is to be reported, in the same order. The last one
+    /// that was reported is kept apart, because its event borrows it.
+    failures: VecDeque<AcceptFailure>,
+    failure: Option<Box<AcceptFailure>>,
     deadlines: BinaryHeap<Reverse<(Instant, Key)>>,
     clock: Instant,
     polling: Polling,
@@ -196,6 +200,8 @@ impl<S> Node<S> {
             later: VecDeque::new(),
             outbox: VecDeque::new(),
             due_signals: VecDeque::new(),
+            failures: VecDeque::new(),
+            failure: None,
             deadlines: BinaryHeap::new(),
             clock: Instant::now(),
             polling: Polling::new(Instant::now()),

@@ -15,22 +15,22 @@ pub(crate) struct Run {
     pub(crate) from: Endpoint,
     rule: Rule,
     rest: Range<usize>,
-    /// How many messages it may deliver, and how many it has delivered.
+    /// How many messages it may deliver, and how many of them are left.
     most: u32,
-    delivered: u32,
-    /// How many of these were counted: [`Run::take_uncounted`].
+    left: u32,
+    /// How many of the delivered ones were counted: [`Run::take_uncounted`].
     counted: u32,
 }
 
 impl Run {
     /// A run of at most `most` messages.
     pub(crate) fn new(from: Endpoint, rule: Rule, rest: Range<usize>, most: u32) -> Run {
-        Run { from, rule, rest, most, delivered: 0, counted: 0 }
+        Run { from, rule, rest, most, left: most, counted: 0 }
     }
 
     /// How many messages were delivered.
     pub(crate) fn delivered(&self) -> u32 {
-        self.delivered
+        self.most - self.left
     }
 
     /// The start of what was not delivered.
@@ -40,15 +40,14 @@ impl Run {
 
     /// How many messages were delivered since the last call.
     pub(crate) fn take_uncounted(&mut self) -> u32 {
-        self.delivered - mem::replace(&mut self.counted, self.delivered)
+        let delivered = self.delivered();
+        delivered - mem::replace(&mut self.counted, delivered)
     }
 
     /// Returns the range of the next message, if it is complete and not one too many.
     #[inline(always)]
     pub(crate) fn next(&mut self, buffer: &mut [u8]) -> Option<Range<usize>> {
-        if self.delivered == self.most {
-            return None;
-        }
+        let left = self.left.checked_sub(1)?;
         let base = self.rest.start;
         let input = buffer.get_mut(self.rest.clone())?;
         let at = match self.rule {
@@ -60,7 +59,7 @@ impl Run {
             Rule::Equal { length } => 0..length.min(input.len()),
         };
         self.rest.start = base + at.end;
-        self.delivered += 1;
+        self.left = left;
         Some(base + at.start..base + at.end)
     }
 }

@@ -14,6 +14,11 @@ pub(crate) struct Key {
     slab: u32,
 }
 
+impl Key {
+    /// A key of no value.
+    pub(crate) const NONE: Key = Key { index: u32::MAX, generation: u32::MAX, slab: u32::MAX };
+}
+
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}.{}", self.slab, self.index, self.generation)

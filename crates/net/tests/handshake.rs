@@ -271,8 +271,10 @@ fn an_accept_failure_prints_who_failed_and_why() {
         Event::AcceptFailed(failure) => {
             let text = format!("tcp://{} was not accepted: WebSocket handshake: ", peer.local_addr().unwrap());
             assert!(failure.to_string().starts_with(&text), "{failure}");
-            let error = handshake_error(failure.reason);
-            assert_eq!(error.status, Some(400));
+            match &failure.reason {
+                Reason::Violation(Violation::Handshake(error)) => assert_eq!(error.status, Some(400)),
+                other => panic!("{other:?}"),
+            }
         }
         other => panic!("{other:?}"),
     }

@@ -82,7 +82,7 @@ impl Side {
                 Event::Connected(endpoint) => Seen::Connected(endpoint),
                 Event::Accepted { endpoint, listener } => Seen::Accepted(endpoint, listener),
                 Event::AcceptFailed(failure) => {
-                    Seen::AcceptFailed(failure.listener, failure.peer, failure.reason.to_string())
+                    Seen::AcceptFailed(failure.listener, failure.peer.clone(), failure.reason.to_string())
                 }
                 Event::Message(from, message) => Seen::Message(from, message.kind(), message.take()),
                 Event::Drained(endpoint) => Seen::Drained(endpoint),

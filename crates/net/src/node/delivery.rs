@@ -119,6 +119,10 @@ impl<S> Node<S> {
 
     pub(super) fn make_event(&mut self, next: Next<S>) -> Event<'_, S> {
         match next {
+            Next::Event(Event::AcceptFailed(placeholder)) => {
+                self.failure = self.failures.pop_front().map(Box::new);
+                Event::AcceptFailed(self.failure.as_deref().unwrap_or(placeholder))
+            }
             Next::Event(event) => event,
             Next::Message(from, place, kind) => Event::Message(from, self.message(from, place, kind)),
         }

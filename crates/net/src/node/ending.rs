@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind};
 
 use super::counting::note_end;
 use super::{Entry, Node};
+use crate::Address;
 use crate::codec::{Decoder, Violation};
 use crate::connection::Flushed;
 use crate::event::{AcceptFailure, Endpoint, Event, Late, Reason};
@@ -121,10 +122,7 @@ impl<S> Node<S> {
         let until = self.flush_deadline();
         let ended = matches!(reason, Reason::Ended | Reason::Truncated);
         let reason = if at_once {
-            if let Some(Some(Entry::Stream(incoming))) = self.entries.get(key.index as usize) {
-                note_end(&self.shared.openings, incoming, &reason);
-                self.outbox.push_back(end_event(incoming, reason));
-            }
+            self.report_end(key, reason);
             None
         } else {
             Some(reason)
@@ -196,6 +194,26 @@ impl<S> Node<S> {
         }
     }
 
+    /// Reports the end of a connection.
+    fn report_end(&mut self, key: Key, reason: Reason) {
+        let Some(Some(Entry::Stream(incoming))) = self.entries.get(key.index as usize) else { return };
+        note_end(&self.shared.openings, incoming, &reason);
+        let failure = failed_accept(incoming);
+        self.push_end(key, failure, reason);
+    }
+
+    /// Reports the end of an endpoint: as a failure of a listener if it was not accepted yet.
+    fn push_end(&mut self, key: Key, failure: Option<(Endpoint, Option<Address>)>, reason: Reason) {
+        let endpoint = Endpoint::new(key);
+        self.outbox.push_back(match failure {
+            Some((listener, peer)) => {
+                self.failures.push_back(AcceptFailure { endpoint, listener, peer, reason });
+                Event::AcceptFailed(AcceptFailure::PLACEHOLDER)
+            }
+            None => Event::Closed { endpoint, reason },
+        });
+    }
+
     /// Removes an endpoint, and reports the reason unless it was reported before.
     fn remove(&mut self, key: Key, mut reason: Option<Reason>) {
         let index = key.index as usize;
@@ -224,17 +242,16 @@ impl<S> Node<S> {
                 bound.listener.close();
             }
         }
+        let failure = match &entry {
+            Entry::Stream(incoming) => failed_accept(incoming),
+            _ => None,
+        };
         if let Some(reason) = reason {
-            self.outbox.push_back(match &entry {
-                Entry::Stream(incoming) => {
-                    note_end(&self.shared.openings, incoming, &reason);
-                    end_event(incoming, reason)
-                }
-                _ => {
-                    trace::closed(Endpoint::new(key), &reason);
-                    Event::Closed { endpoint: Endpoint::new(key), reason }
-                }
-            });
+            match &entry {
+                Entry::Stream(incoming) => note_end(&self.shared.openings, incoming, &reason),
+                _ => trace::closed(Endpoint::new(key), &reason),
+            }
+            self.push_end(key, failure, reason);
         }
         drop(entry);
         self.polling.forget(index);
@@ -243,15 +260,11 @@ impl<S> Node<S> {
     }
 }
 
-/// The event that reports the end of a connection.
-fn end_event<S>(incoming: &Incoming, reason: Reason) -> Event<'static, S> {
-    let endpoint = Endpoint::new(incoming.key);
-    let Some(Origin::Accepted { listener, peer }) = &incoming.opening else {
-        return Event::Closed { endpoint, reason };
-    };
-    let listener = Endpoint::new(*listener);
+/// The listener and the peer of a connection that was not accepted yet.
+fn failed_accept(incoming: &Incoming) -> Option<(Endpoint, Option<Address>)> {
+    let Some(Origin::Accepted { listener, peer }) = &incoming.opening else { return None };
     let peer = peer.as_deref().cloned().or_else(|| incoming.connection.link.peer());
-    Event::AcceptFailed(Box::new(AcceptFailure { endpoint, listener, peer, reason }))
+    Some((Endpoint::new(*listener), peer))
 }
 
 /// Whether the peer is at fault. Such an end is reported at once, however long the peer stays.
