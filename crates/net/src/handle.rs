@@ -431,7 +431,7 @@ impl<S> Handle<S> {
     /// passed, what is left is cut. Each endpoint is reported as `Closed`, or as `AcceptFailed` if its
     /// handshake was not over. After the last one
     /// [`Node::run`](crate::Node::run) returns, and [`Node::next`](crate::Node::next) and
-    /// [`AsyncNode::next`](crate::AsyncNode) return `None`, as after [`Handle::stop`]. A loop by
+    /// `AsyncNode::next` return `None`, as after [`Handle::stop`]. A loop by
     /// [`Node::poll`](crate::Node::poll) asks [`Handle::has_shut_down`].
     ///
     /// What may be lost:
