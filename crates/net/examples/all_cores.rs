@@ -12,7 +12,7 @@
 //! slices, so that both see the same machine.
 //!
 //! Clients and servers share the cores. If there are no idle cores, more nodes cannot help, however
-//! well they scale. The last line tells.
+//! well they scale. The last line says so.
 
 use std::error::Error;
 use std::fmt;
@@ -117,7 +117,7 @@ struct Work {
     cpu: Duration,
 }
 
-/// A thread with clients: it works for a slice whenever it is told until when.
+/// A thread with clients: it works in slices, and gets the end of each by a channel.
 struct Clients {
     slices: Sender<Instant>,
     done: Receiver<Result<Work>>,

@@ -124,7 +124,7 @@ impl Server {
         self.node.run(|event| match event {
             Event::Accepted { endpoint, .. } => {
                 if let Some(guest) = lock(&arriving).remove(&endpoint) {
-                    tell(&handle, &guests, &guest.room, &format!("{} comes in", guest.name));
+                    broadcast(&handle, &guests, &guest.room, &format!("{} comes in", guest.name));
                     guests.insert(endpoint, guest);
                 }
             }
@@ -134,12 +134,12 @@ impl Server {
             }
             Event::Message(from, message) if message.kind() == Kind::Text => {
                 if let (Some(guest), Ok(text)) = (guests.get(from), str::from_utf8(&message)) {
-                    tell(&handle, &guests, &guest.room, &format!("{}: {text}", guest.name));
+                    broadcast(&handle, &guests, &guest.room, &format!("{}: {text}", guest.name));
                 }
             }
             Event::Closed { endpoint, .. } => {
                 if let Some(guest) = guests.remove(endpoint) {
-                    tell(&handle, &guests, &guest.room, &format!("{} leaves", guest.name));
+                    broadcast(&handle, &guests, &guest.room, &format!("{} leaves", guest.name));
                 }
             }
             _ => {}
@@ -170,7 +170,7 @@ fn is_name(room: &str) -> bool {
 }
 
 /// Sends a line to all guests in a room.
-fn tell(handle: &Handle<()>, guests: &EndpointMap<Guest>, room: &str, line: &str) {
+fn broadcast(handle: &Handle<()>, guests: &EndpointMap<Guest>, room: &str, line: &str) {
     for (endpoint, guest) in guests.iter().filter(|(_, guest)| guest.room == room) {
         // A guest that reads too slowly misses lines and delays nobody.
         if handle.send_text(endpoint, line) == Outcome::Full {

@@ -30,7 +30,7 @@ const SHOWN: usize = 80;
 ///
 /// An abstract name (`unix://@name`) is a UNIX socket without a file. It exists while somebody
 /// listens there, and only Linux has such names. Every user of the same network namespace can
-/// connect: [`Handle::peer_credentials`](crate::Handle::peer_credentials) tells who did.
+/// connect: [`Handle::peer_credentials`](crate::Handle::peer_credentials) says who did.
 ///
 /// Any other scheme is for a custom [`Transport`](crate::Transport).
 ///

@@ -78,7 +78,7 @@ impl Deflate {
         let offer = offers.filter_map(|offer| Parameters::parse(offer).ok()).next()?;
         let limit = |ours: u8, theirs: Option<u8>| theirs.map_or(ours, |theirs| theirs.min(ours));
         let send_bits = limit(self.send_window_bits, offer.server_max_window_bits);
-        // Without this parameter the client cannot be told to use a smaller window.
+        // Without this parameter a server cannot make the client use a smaller window.
         let receive_bits = match offer.client_max_window_bits {
             Some(theirs) => limit(self.receive_window_bits, theirs),
             None => 15,

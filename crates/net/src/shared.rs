@@ -102,7 +102,7 @@ pub(crate) enum Origin {
     /// This side connects.
     Connecting(Box<Connecting>),
     /// A peer connected to a listener. Its address is noted before a handshake, because the system
-    /// does not tell it after a reset.
+    /// does not know it after a reset.
     Accepted { listener: Key, peer: Option<Arc<Address>> },
 }
 

@@ -1,4 +1,4 @@
-//! What a listener or a client was told about upgrades, as its options say.
+//! The options of WebSocket upgrades: how a listener answers, and what is checked before.
 
 use std::io;
 

@@ -51,7 +51,7 @@ impl Socks5 {
         (Socks5 { awaits: Awaits::Method, answer: Vec::new(), request: request(to), login }, greeting)
     }
 
-    /// How many bytes the answer has, as far as its first bytes tell.
+    /// How many bytes the answer has, as far as its first bytes say.
     fn len(&self) -> Result<usize, ProxyFailure> {
         if self.awaits != Awaits::Reply {
             return Ok(2);

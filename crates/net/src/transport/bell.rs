@@ -1,4 +1,4 @@
-//! A descriptor that becomes ready when it is told to: for transports without sockets.
+//! A descriptor that is made ready by a call: for transports without sockets.
 //!
 //! Nobody reads a bell. Each ring is an edge of its own for whoever waits edge-triggered.
 

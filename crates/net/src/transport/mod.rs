@@ -504,7 +504,7 @@ impl Options {
     /// matter. To let a group connect, also set the group of the folder, with its set-group-ID bit.
     ///
     /// Listening fails for more than `0o777`, and for an abstract name, which has no permissions:
-    /// [`Handle::peer_credentials`](crate::Handle::peer_credentials) tells who connected.
+    /// [`Handle::peer_credentials`](crate::Handle::peer_credentials) says who connected.
     #[must_use]
     pub fn permissions(mut self, mode: u32) -> Options {
         self.permissions = Some(mode);
