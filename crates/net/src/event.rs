@@ -9,6 +9,7 @@ use crate::Address;
 use crate::codec::websocket::Close;
 use crate::codec::{Kind, Violation};
 pub(crate) use crate::endpoint::Endpoint;
+use crate::slab::Key;
 
 /// Something that happened at an endpoint.
 ///
