@@ -9,7 +9,7 @@
 //! | `net` | `estafette-net` | a node for TCP, UDP, UNIX sockets and WebSocket |
 //! | `flow` | `estafette-flow` | pipelines of WASM functions |
 //!
-//! `ipc` and `net` are on by default. `flow` compiles a WASM engine, which takes minutes. Two more features are those of the module `net`: `tls` (rustls) and `tokio` (a node that is
+//! `ipc` and `net` are on by default. `flow` compiles a WASM engine, which takes minutes. Three more features are those of the module `net`: `tls` (rustls), `deflate` (compressed WebSockets) and `tokio` (a node that is
 //! driven by a tokio runtime). A program that needs one library only may depend on its crate
 //! instead; the types are the same.
 //!

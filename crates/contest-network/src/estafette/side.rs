@@ -61,6 +61,10 @@ impl State {
                 self.update_progress(|state| state.closed = true);
                 return Err(io::Error::new(ErrorKind::UnexpectedEof, reason.to_string()));
             }
+            Event::AcceptFailed(failure) => {
+                self.update_progress(|state| state.closed = true);
+                return Err(io::Error::other(failure.to_string()));
+            }
             _ => {}
         }
         Ok(())

@@ -41,7 +41,7 @@ impl TunnelLink {
     fn talk(&self, dialogue: &mut Dialogue, unsent: &mut Vec<u8>) -> io::Result<()> {
         loop {
             while !unsent.is_empty() {
-                let written = self.link.write(&[IoSlice::new(unsent)]).map_err(|error| self.failed(error))?;
+                let written = self.uninterrupted(|| self.link.write(&[IoSlice::new(unsent)]))?;
                 unsent.drain(..written);
             }
             match self.receive(dialogue)? {
@@ -55,17 +55,30 @@ impl TunnelLink {
     /// Receives what has arrived of an answer, and nothing behind it.
     fn receive(&self, dialogue: &mut Dialogue) -> io::Result<Step> {
         let mut buffer = [0; 1024];
-        let (arrived, _) =
-            recv(self.link.source(), &mut buffer, RecvFlags::PEEK).map_err(|error| self.failed(error.into()))?;
+        let (arrived, _) = self.uninterrupted(|| Ok(recv(self.link.source(), &mut buffer, RecvFlags::PEEK)?))?;
         if arrived == 0 {
             return Err(self.tunnel.failed(ProxyFailure::Ended));
         }
         let (consumed, step) = dialogue.receive(&buffer[..arrived]).map_err(|failure| self.tunnel.failed(failure))?;
         let mut rest = consumed;
         while rest > 0 {
-            rest -= self.link.read(&mut buffer[..rest]).map_err(|error| self.failed(error))?;
+            match self.uninterrupted(|| self.link.read(&mut buffer[..rest]))? {
+                // A reset came after the look.
+                0 => return Err(self.tunnel.failed(ProxyFailure::Ended)),
+                read => rest -= read,
+            }
         }
         Ok(step)
+    }
+
+    /// Makes a system call, again if a signal interrupts it. Names the proxy in an error.
+    fn uninterrupted<T>(&self, mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        loop {
+            match call() {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                result => return result.map_err(|error| self.failed(error)),
+            }
+        }
     }
 
     /// Names the proxy in an error of its connection.
