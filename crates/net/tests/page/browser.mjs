@@ -87,6 +87,13 @@ for await (const line of createInterface({ input: process.stdin })) {
   }
 }
 
-chromium.kill();
-await new Promise((done) => chromium.on("exit", done));
-rmSync(profile, { recursive: true, force: true, maxRetries: 10 });
+const exited = new Promise((done) => chromium.on("exit", done));
+// Its own processes end too, which a signal to the first one does not ensure.
+await send("Browser.close");
+await exited;
+try {
+  rmSync(profile, { recursive: true, force: true, maxRetries: 10 });
+} catch (error) {
+  // A process of the browser may still write. The folder lies in that of the test, which removes it.
+  console.error(`the browser's profile is not removed: ${error.message}`);
+}
