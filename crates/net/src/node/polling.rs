@@ -59,6 +59,8 @@ impl Polling {
         self.spin = time;
     }
 
+    /// Every turn polls epoll from now on.
+    #[cfg(feature = "tokio")]
     pub(super) fn always_poll(&mut self) {
         self.always_polls = true;
     }
