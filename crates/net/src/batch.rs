@@ -93,7 +93,8 @@ impl<S> Batch<S> {
             return outcome;
         }
         let outcome = self.shared.send(self.to, Kind::Binary, message);
-        self.may_be_queued = outcome == Outcome::Queued;
+        // `Full` means that something is queued before it.
+        self.may_be_queued = matches!(outcome, Outcome::Queued | Outcome::Full);
         outcome
     }
 

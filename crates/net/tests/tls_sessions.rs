@@ -1,4 +1,4 @@
-//! What a TLS connection tells about its peer, client certificates, resumed sessions, and
+//! What is known of the peer of a TLS connection, client certificates, resumed sessions, and
 //! certificates that are replaced while a listener runs.
 #![cfg(feature = "tls")]
 

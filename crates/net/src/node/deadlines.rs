@@ -311,12 +311,12 @@ mod tests {
                 assert!(waits.elapsed() < PATIENCE, "nothing arrives");
             }
             // In terms of the clock of this test, the answer came a second after the ping.
-            let heard = begun + LONG + Duration::from_secs(1);
-            node.stream(endpoint.key).unwrap().since = heard;
-            assert_eq!(node.next_deadline(), Some(heard + LONG));
+            let arrived = begun + LONG + Duration::from_secs(1);
+            node.stream(endpoint.key).unwrap().since = arrived;
+            assert_eq!(node.next_deadline(), Some(arrived + LONG));
             // The next silence begins with a ping too.
             assert_eq!(pass_deadline(&mut node), None);
-            assert_eq!(node.next_deadline(), Some(heard + LONG + LONG));
+            assert_eq!(node.next_deadline(), Some(arrived + LONG + LONG));
         }
     }
 

@@ -116,14 +116,14 @@ fn a_destination_that_no_proxy_understands_is_refused() {
 
 /// Bytes of a proxy: an answer of some kind, with changes.
 fn answers() -> impl Strategy<Value = Vec<u8>> {
-    let telling = prop::sample::select(vec![
+    let keywords = prop::sample::select(vec![
         &b"\x05\x02\x01\0\x05\0\0\x03\x04name\0\0"[..],
         b"\x05\0\x05\0\0\x01\0\0\0\0\0\0",
         b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n",
         b"HTTP/1.1 100 Continue\r\n\r\n",
         b"\r\n\r\n",
     ]);
-    let part = prop_oneof![telling.prop_map(<[u8]>::to_vec), prop::collection::vec(any::<u8>(), 0..6)];
+    let part = prop_oneof![keywords.prop_map(<[u8]>::to_vec), prop::collection::vec(any::<u8>(), 0..6)];
     prop::collection::vec(part, 0..5).prop_map(|parts| parts.concat())
 }
 
