@@ -66,7 +66,7 @@ pub struct Limits {
     /// Default: 500 us.
     ///
     /// The clock is read once for several messages, so a turn may take a little longer: up to 16
-    /// messages where each takes longer than this.
+    /// messages where each takes longer than this. A turn goes on while nothing else waits.
     pub time_slice: Duration,
 }
 

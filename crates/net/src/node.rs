@@ -263,6 +263,16 @@ impl<S> Node<S> {
             self.clock = Instant::now();
             self.polling.waited(since, self.clock, &self.ready);
         }
+        self.handle_readiness();
+        // Those that have just become ready come first.
+        self.now.append(&mut self.later);
+        self.deadlines();
+        self.cut_shutdown();
+        Ok(())
+    }
+
+    /// Handles commands, and the readiness that the last poll of epoll returned.
+    fn handle_readiness(&mut self) {
         // Commands come first: a new connection has to be known before its descriptor's readiness
         // is handled.
         self.commands();
@@ -271,11 +281,6 @@ impl<S> Node<S> {
             self.became_ready(ready);
         }
         self.ready = ready;
-        // Those that have just become ready come first.
-        self.now.append(&mut self.later);
-        self.deadlines();
-        self.cut_shutdown();
-        Ok(())
     }
 
     /// Schedules a read of the last active connection instead of a wait, if that is likely to find
@@ -313,18 +318,11 @@ impl<S> Node<S> {
     /// which is now if there is work already.
     fn prepare_sleep(&mut self) -> Option<Instant> {
         let due = self.next_deadline();
-        let shared = &self.shared;
-        shared.asleep.prepare();
-        let signals = lock(&shared.signals);
-        let asked = !signals.urgent.is_empty()
-            || !signals.usual.is_empty()
-            || !lock(&shared.commands).is_empty()
-            || shared.stopped.load(Ordering::SeqCst);
-        let timed = signals.next_due();
-        drop(signals);
-        if asked {
+        self.shared.asleep.prepare();
+        if self.shared.has_work(self.clock) {
             return Some(self.clock);
         }
+        let timed = lock(&self.shared.signals).next_due();
         due.into_iter().chain(timed).chain(self.shutdown_at).min()
     }
 

@@ -199,6 +199,17 @@ pub(crate) struct Shared<S> {
 }
 
 impl<S> Shared<S> {
+    /// Whether other threads, or a callback, have left work for the node: signals that are due,
+    /// commands, or a request to stop.
+    pub(crate) fn has_work(&self, now: Instant) -> bool {
+        let signals = lock(&self.signals);
+        !signals.urgent.is_empty()
+            || !signals.usual.is_empty()
+            || signals.next_due().is_some_and(|due| due <= now)
+            || !lock(&self.commands).is_empty()
+            || self.stopped.load(Ordering::SeqCst)
+    }
+
     pub(crate) fn new(
         limits: Limits,
         registry: Arc<dyn Registry>,

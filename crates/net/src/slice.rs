@@ -41,6 +41,11 @@ impl TimeSlice {
         (self.looks, self.left) = (None, self.interval);
     }
 
+    /// Begins another slice for the same connection.
+    pub(crate) fn renew(&mut self, now: Instant) {
+        (self.looks, self.left) = (Some((now, now)), self.interval);
+    }
+
     /// How many messages may be delivered before [`TimeSlice::is_over`] is asked again.
     pub(crate) fn left(&self) -> u32 {
         self.left

@@ -23,7 +23,7 @@ struct Scene {
     node: Node<()>,
     /// The sockets of the peers, and how many messages wait in each.
     peers: Vec<(UnixStream, u64)>,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Scene {
@@ -32,7 +32,7 @@ impl Scene {
         let path = folder.path().join("socket");
         node.handle().listen(format!("unix+msg://{}", path.display())).unwrap();
         let peers = (0..peers).map(|_| filled(UnixStream::connect(&path).unwrap())).collect();
-        Scene { node, peers, _folder: folder }
+        Scene { node, peers, folder }
     }
 
     /// Runs the node, and calls `on_message` with each message, until `stop` holds for the numbers of
@@ -124,4 +124,48 @@ fn messages_stay_in_order_and_complete_when_turns_end_early() {
         let all = scene.peers.iter().map(|(_, count)| *count).sum::<u64>();
         scene.longest_run(|| {}, |counts| counts.iter().sum::<u64>() == all);
     }
+}
+
+#[test]
+fn a_turn_goes_on_while_nobody_else_waits() {
+    let mut limits = Limits::default();
+    limits.time_slice = Duration::ZERO;
+    let mut scene = Scene::new(limits, 1);
+    let (_, waiting) = scene.peers[0];
+    // One call to `poll` delivers one turn of each connection.
+    let (mut longest, mut all) = (0, 0);
+    while all < waiting {
+        let mut messages = 0;
+        let count = |event: Event<'_, ()>| messages += u64::from(matches!(event, Event::Message(..)));
+        assert!(scene.node.poll(Some(PATIENCE), count).unwrap() > 0, "nothing comes any more");
+        (longest, all) = (longest.max(messages), all + messages);
+    }
+    assert!(longest > 1000, "a turn of {longest} messages");
+}
+
+#[test]
+fn a_connection_that_becomes_ready_gets_its_turn_while_another_one_is_delivered() {
+    let mut limits = Limits::default();
+    limits.time_slice = Duration::ZERO;
+    let mut scene = Scene::new(limits, 1);
+    let folder = scene.folder.path().join("socket");
+    let (mut late, mut messages, mut until) = (None, 0, None);
+    // The second peer connects and sends when the first one's messages are being delivered.
+    while until.is_none() {
+        let on_event = |event: Event<'_, ()>| match event {
+            Event::Message(_, message) if *message == *b"late" => until = until.or(Some(messages)),
+            Event::Message(..) => {
+                messages += 1;
+                if messages == 500 {
+                    let mut peer = UnixStream::connect(&folder).unwrap();
+                    peer.write_all(b"\0\0\0\x04late").unwrap();
+                    late = Some(peer);
+                }
+            }
+            _ => {}
+        };
+        assert!(scene.node.poll(Some(PATIENCE), on_event).unwrap() > 0, "nothing comes any more");
+    }
+    let waited = until.unwrap() - 500;
+    assert!(waited <= 100, "the message waited for {waited} others");
 }

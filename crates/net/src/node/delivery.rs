@@ -207,10 +207,11 @@ impl<S> Node<S> {
                 return Some(Next::Event(Event::Signal(signal)));
             }
             if let Some((index, window)) = self.current.take() {
-                let Some(window) = (if self.slice.is_over() { self.end_slice(index, window) } else { Some(window) })
-                else {
+                if self.slice.is_over() {
+                    self.current = Some((index, window));
+                    self.end_slice_if_others_wait();
                     continue;
-                };
+                }
                 if let Some(next) = self.read_on(index, window) {
                     return Some(next);
                 }

@@ -102,7 +102,12 @@ impl World {
             flush: long,
             ..Limits::default()
         };
-        let nodes = [seed, !seed].map(|seed| Node::<()>::with_backend(scrambled(seed, vain).unwrap(), limits.clone()));
+        // One of them ends the turns of its connections as early as possible.
+        let nodes = [seed, !seed].map(|seed| {
+            let time_slice = if seed & 1 == 0 { Duration::ZERO } else { long };
+            let limits = Limits { time_slice, ..limits.clone() };
+            Node::<()>::with_backend(scrambled(seed, vain).unwrap(), limits)
+        });
         let handles = [nodes[0].handle(), nodes[1].handle()];
         let options = Options::default().buffer(1_000);
         let listener = handles[0].listen_with(address.as_str(), &options).unwrap();

@@ -1,7 +1,9 @@
 //! Reading what became ready, one message at a time.
 
+use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::mem;
+use std::time::Instant;
 
 use super::{Entry, Next, Node};
 use crate::codec::{Kind, Rule};
@@ -54,9 +56,37 @@ impl<S> Node<S> {
         }
     }
 
-    /// Ends the turn of a connection or a datagram socket whose time is over. What was read and not
-    /// delivered stays for its next turn. Returns the window if the turn has to go on.
-    pub(super) fn end_slice(&mut self, index: usize, mut window: Window) -> Option<Window> {
+    /// Called when the time of the current connection or datagram socket is over: ends its turn, or
+    /// renews its time if nothing else is waiting.
+    #[inline(never)]
+    pub(super) fn end_slice_if_others_wait(&mut self) {
+        let Some(index) = self.current.as_ref().map(|(index, _)| *index) else { return };
+        let now = Instant::now();
+        let wait = self.others_wait(index, now);
+        // The look at the others may have ended this connection.
+        let Some((index, window)) = self.current.take() else { return };
+        let window = if wait { self.end_slice(index, window) } else { Some(window) };
+        self.current = window.map(|window| (index, window));
+        self.slice.renew(now);
+    }
+
+    /// Whether anything else than this entry has work for the node. Polls epoll without waiting.
+    fn others_wait(&mut self, index: usize, now: Instant) -> bool {
+        let others = |entries: &VecDeque<usize>| entries.iter().any(|entry| *entry != index);
+        if others(&self.now) || others(&self.later) || self.next_deadline().is_some_and(|due| due <= now) {
+            return true;
+        }
+        // The turn ends if epoll fails, and the next one reports it.
+        if self.shared.has_work(now) || self.look().is_err() {
+            return true;
+        }
+        self.handle_readiness();
+        others(&self.now) || !self.outbox.is_empty()
+    }
+
+    /// Ends the turn of a connection or a datagram socket. What was read and not delivered stays for
+    /// its next turn. Returns the window if the turn has to go on.
+    fn end_slice(&mut self, index: usize, mut window: Window) -> Option<Window> {
         match self.entries.get_mut(index) {
             Some(Some(Entry::Stream(incoming))) => {
                 let Some(progress) = incoming.interrupt(&self.buffer, &mut window, &self.shared.limits, self.clock)
