@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use crate::backend::WritableSwitch;
-use crate::codec::websocket::mask::{self, Keys};
+use crate::codec::websocket::mask::Keys;
 use crate::codec::websocket::{self, Opcode, Side};
 use crate::codec::{Agreement, Framing, Header, Kind, MAX_HEADER, length};
 use crate::counters::{Counters, Openings, Total, Traffic};
@@ -27,7 +27,7 @@ use crate::event::Outcome;
 use crate::frames::Frames;
 use crate::limits::Limits;
 use crate::line::Line;
-use crate::queue::Queue;
+use crate::queue::{Queue, SpareChunks};
 use crate::slab::Key;
 use crate::transport::Link;
 
@@ -41,8 +41,8 @@ const SMALL: usize = 256;
 pub(crate) struct BufferTotals {
     pub(crate) queued: AtomicUsize,
     pub(crate) unfinished: AtomicUsize,
-    /// A spare buffer for combined frames, for when no connection uses one: see [`crate::line`].
-    spare: Mutex<Vec<u8>>,
+    /// Memory for queues, and for frames that several threads send together.
+    spares: SpareChunks,
 }
 
 /// The state of the sending half.
@@ -409,7 +409,7 @@ impl Connection {
                     return Ok(Some(Outcome::Full));
                 }
                 let queue = if out.phase == Phase::Opening { &mut out.early } else { &mut out.queue };
-                queue.push(frames);
+                queue.push(frames, &self.totals.spares);
                 self.totals.queued.fetch_add(frames.len(), Ordering::Relaxed);
                 out.owes_drained = true;
                 Outcome::Queued
@@ -524,10 +524,11 @@ impl Connection {
         let key = out.next_key()?;
         let header = self.header(kind, payload.len(), key);
         let queue = if opening { &mut out.early } else { &mut out.queue };
-        queue.push(header.bytes());
-        let body = queue.push(payload);
-        if let Some(key) = key {
-            mask::apply(body, key, 0);
+        let spares = &self.totals.spares;
+        queue.push(header.bytes(), spares);
+        match key {
+            Some(key) => queue.push_masked(payload, key, spares),
+            None => queue.push(payload, spares),
         }
         self.totals.queued.fetch_add(header.bytes().len() + payload.len(), Ordering::Relaxed);
         if !opening && !waits {
@@ -542,7 +543,7 @@ impl Connection {
 
     /// Appends to the queue.
     fn push(&self, out: &mut Outgoing, bytes: &[u8]) {
-        out.queue.push(bytes);
+        out.queue.push(bytes, &self.totals.spares);
         self.totals.queued.fetch_add(bytes.len(), Ordering::Relaxed);
     }
 
@@ -561,11 +562,12 @@ impl Connection {
     /// Writes from the queue until it is empty or the connection is not writable.
     fn drain(&self, out: &mut Outgoing) -> io::Result<()> {
         while !out.queue.is_empty() {
-            match self.link.write(&[IoSlice::new(out.queue.front())]) {
+            let (slices, count) = out.queue.slices();
+            match self.link.write(&slices[..count]) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(written) => {
                     self.note_write(out);
-                    out.queue.advance(written);
+                    out.queue.advance(written, &self.totals.spares);
                     out.counts.bytes += written as u64;
                     self.totals.queued.fetch_sub(written, Ordering::Relaxed);
                 }
@@ -678,7 +680,7 @@ impl Connection {
             if out.phase == Phase::Opening {
                 out.phase = Phase::Open;
                 let early = std::mem::take(&mut out.early);
-                out.queue.push(early.front());
+                out.queue.append(early);
             }
         }
         self.flush()

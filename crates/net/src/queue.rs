@@ -1,77 +1,238 @@
 //! A byte queue, for data that waits until a connection is writable.
+//!
+//! It is a list of chunks. So nothing is moved while it grows, and one system call writes many of
+//! them. Chunks of full length go back to [`SpareChunks`] when they are written: without that, a
+//! connection whose peer is slower than its senders would get new memory from the kernel again and
+//! again, and its page faults would cost more than the copies.
 
-/// A vector that is filled at its end and emptied at its start.
-#[derive(Debug, Default)]
-pub(crate) struct Queue {
-    bytes: Vec<u8>,
-    head: usize,
-}
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::mem;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::codec::websocket::mask;
+
+/// The length of a chunk, in bytes. The first one of a queue starts shorter and grows up to it.
+pub(crate) const CHUNK: usize = 64 << 10;
+/// How many spare chunks a node keeps: as many as fill the queue of one connection by default.
+const SPARES: usize = 16;
 /// How much capacity an empty queue keeps, in bytes.
 const KEPT: usize = 4 << 10;
+/// How many chunks one system call writes at most.
+const SLICES: usize = 16;
+
+/// Chunks that no connection of a node uses now.
+#[derive(Debug, Default)]
+pub(crate) struct SpareChunks(Mutex<Vec<Vec<u8>>>);
+
+impl SpareChunks {
+    fn lock(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns an empty chunk with its full capacity.
+    pub(crate) fn take(&self) -> Vec<u8> {
+        self.lock().pop().unwrap_or_else(|| Vec::with_capacity(CHUNK))
+    }
+
+    /// Returns an empty chunk. It has its full capacity if there is a spare one, and none otherwise.
+    fn take_spare(&self) -> Vec<u8> {
+        self.lock().pop().unwrap_or_default()
+    }
+
+    /// Keeps a chunk for later, unless there are enough.
+    pub(crate) fn put_back(&self, mut chunk: Vec<u8>) {
+        chunk.clear();
+        let mut spares = self.lock();
+        if spares.len() < SPARES && chunk.capacity() >= CHUNK {
+            spares.push(chunk);
+        }
+    }
+}
+
+/// Bytes in the order in which they were added.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    chunks: VecDeque<Vec<u8>>,
+    /// How many bytes of the first chunk were removed.
+    head: usize,
+    len: usize,
+}
 
 impl Queue {
     pub(crate) fn len(&self) -> usize {
-        self.bytes.len() - self.head
+        self.len
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.len == 0
     }
 
-    pub(crate) fn front(&self) -> &[u8] {
-        &self.bytes[self.head..]
-    }
-
-    /// Appends bytes, and returns the slice of them.
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> &mut [u8] {
-        // Move the rest to the front once that costs less than what has been written since.
-        if self.head > self.bytes.len() / 2 {
-            self.bytes.drain(..self.head);
-            self.head = 0;
+    /// Returns the first bytes, at most [`SLICES`] chunks of them.
+    pub(crate) fn slices(&self) -> ([IoSlice<'_>; SLICES], usize) {
+        let mut slices = [IoSlice::new(&[]); SLICES];
+        let mut count = 0;
+        for (slice, chunk) in slices.iter_mut().zip(&self.chunks) {
+            *slice = IoSlice::new(if count == 0 { &chunk[self.head..] } else { chunk });
+            count += 1;
         }
-        let at = self.bytes.len();
-        self.bytes.extend_from_slice(bytes);
-        &mut self.bytes[at..]
+        (slices, count)
+    }
+
+    /// Appends bytes.
+    pub(crate) fn push(&mut self, bytes: &[u8], spares: &SpareChunks) {
+        self.push_with(bytes, spares, |_, _| {});
+    }
+
+    /// Appends the payload of a WebSocket frame, masked.
+    pub(crate) fn push_masked(&mut self, payload: &[u8], key: [u8; 4], spares: &SpareChunks) {
+        self.push_with(payload, spares, |part, offset| mask::apply(part, key, offset));
+    }
+
+    /// Appends bytes. Calls `change` with each part in its place, and the part's offset.
+    fn push_with(&mut self, bytes: &[u8], spares: &SpareChunks, mut change: impl FnMut(&mut [u8], usize)) {
+        let mut done = 0;
+        while done < bytes.len() {
+            let chunk = match self.chunks.back_mut() {
+                Some(chunk) if chunk.len() < CHUNK => chunk,
+                Some(_) => self.chunks.push_back_mut(spares.take()),
+                None => self.chunks.push_back_mut(spares.take_spare()),
+            };
+            let (at, taken) = (chunk.len(), (CHUNK - chunk.len()).min(bytes.len() - done));
+            chunk.extend_from_slice(&bytes[done..done + taken]);
+            change(&mut chunk[at..], done);
+            done += taken;
+        }
+        self.len += bytes.len();
+    }
+
+    /// Appends another queue.
+    pub(crate) fn append(&mut self, mut other: Queue) {
+        if let Some(first) = other.chunks.front_mut() {
+            first.drain(..other.head);
+        }
+        self.len += other.len;
+        self.chunks.append(&mut other.chunks);
     }
 
     /// Removes bytes from the start.
-    pub(crate) fn advance(&mut self, by: usize) {
+    pub(crate) fn advance(&mut self, by: usize, spares: &SpareChunks) {
+        debug_assert!(by <= self.len);
+        self.len -= by;
         self.head += by;
-        debug_assert!(self.head <= self.bytes.len());
         if self.is_empty() {
-            self.clear();
+            return self.clear(spares);
+        }
+        while let Some(first) = self.chunks.front_mut()
+            && first.len() <= self.head
+        {
+            self.head -= first.len();
+            spares.put_back(mem::take(first));
+            self.chunks.pop_front();
         }
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.head = 0;
-        self.bytes.clear();
-        self.bytes.shrink_to(KEPT);
+    pub(crate) fn clear(&mut self, spares: &SpareChunks) {
+        (self.head, self.len) = (0, 0);
+        while let Some(mut chunk) = self.chunks.pop_front() {
+            if self.chunks.is_empty() && chunk.capacity() <= KEPT {
+                chunk.clear();
+                return self.chunks.push_back(chunk);
+            }
+            spares.put_back(chunk);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::VecDeque;
-
     use proptest::prelude::*;
 
     use super::*;
 
+    impl Queue {
+        fn bytes(&self) -> Vec<u8> {
+            let (slices, count) = self.slices();
+            slices[..count].iter().flat_map(|slice| slice.iter().copied()).collect()
+        }
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Push(Vec<u8>),
+        PushMasked(Vec<u8>, [u8; 4]),
+        Append(Vec<u8>, usize),
+        Advance(usize),
+        Clear,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        // Mostly short ones, and some that fill several chunks.
+        let bytes = || {
+            let long = (0..3 * CHUNK, any::<u8>()).prop_map(|(len, byte)| vec![byte; len]);
+            prop_oneof![8 => prop::collection::vec(any::<u8>(), 0..20), 1 => long]
+        };
+        prop_oneof![
+            4 => bytes().prop_map(Step::Push),
+            2 => (bytes(), any::<[u8; 4]>()).prop_map(|(bytes, key)| Step::PushMasked(bytes, key)),
+            1 => (bytes(), 0..40_usize).prop_map(|(bytes, gone)| Step::Append(bytes, gone)),
+            4 => prop_oneof![0..30_usize, 0..2 * CHUNK].prop_map(Step::Advance),
+            1 => Just(Step::Clear),
+        ]
+    }
+
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn it_behaves_like_a_deque(steps in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..20), 0_usize..30), 0..100)) {
-            let (mut queue, mut model) = (Queue::default(), VecDeque::new());
-            for (bytes, gone) in steps {
-                prop_assert_eq!(queue.push(&bytes), &bytes[..]);
-                model.extend(bytes);
-                let gone = gone.min(model.len());
-                queue.advance(gone);
-                model.drain(..gone);
-                prop_assert_eq!(queue.front(), &*model.make_contiguous());
+        fn it_behaves_like_a_deque(steps in prop::collection::vec(step(), 0..60)) {
+            let (mut queue, mut model, spares) = (Queue::default(), VecDeque::new(), SpareChunks::default());
+            for step in steps {
+                match step {
+                    Step::Push(bytes) => {
+                        queue.push(&bytes, &spares);
+                        model.extend(bytes);
+                    }
+                    Step::PushMasked(mut bytes, key) => {
+                        queue.push_masked(&bytes, key, &spares);
+                        mask::apply(&mut bytes, key, 0);
+                        model.extend(bytes);
+                    }
+                    Step::Append(mut bytes, gone) => {
+                        let (mut other, gone) = (Queue::default(), gone.min(bytes.len()));
+                        other.push(&bytes, &spares);
+                        other.advance(gone, &spares);
+                        queue.append(other);
+                        model.extend(bytes.split_off(gone));
+                    }
+                    Step::Advance(by) => {
+                        let by = by.min(model.len());
+                        queue.advance(by, &spares);
+                        model.drain(..by);
+                    }
+                    Step::Clear => {
+                        queue.clear(&spares);
+                        model.clear();
+                    }
+                }
+                let seen = queue.bytes();
+                prop_assert!(model.iter().take(seen.len()).eq(&seen), "other bytes");
+                prop_assert!(seen.len() == model.len() || queue.slices().1 == SLICES);
                 prop_assert_eq!((queue.len(), queue.is_empty()), (model.len(), model.is_empty()));
+                prop_assert!(spares.lock().len() <= SPARES);
             }
         }
+    }
+
+    #[test]
+    fn an_empty_queue_keeps_little_memory_and_a_node_keeps_the_chunks() {
+        let (mut queue, spares) = (Queue::default(), SpareChunks::default());
+        queue.push(&vec![1; 20 * CHUNK + 1], &spares);
+        queue.advance(20 * CHUNK, &spares);
+        assert_eq!((queue.len(), spares.lock().len()), (1, SPARES));
+        queue.advance(1, &spares);
+        assert!(queue.chunks.iter().all(|chunk| chunk.capacity() <= KEPT));
+        // They are used again.
+        queue.push(&vec![1; 10 * CHUNK], &spares);
+        assert_eq!(spares.lock().len(), SPARES - 10);
     }
 }

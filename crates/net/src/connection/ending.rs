@@ -111,7 +111,7 @@ impl Connection {
         if !out.will_reconnect {
             out.unwritten += out.early.len();
             self.totals.queued.fetch_sub(out.early.len(), Ordering::Relaxed);
-            out.early.clear();
+            out.early.clear(&self.totals.spares);
         }
     }
 
@@ -122,7 +122,7 @@ impl Connection {
             out.unwritten += out.queue.len() + mem::take(&mut out.delegated).len();
         }
         self.totals.queued.fetch_sub(out.queue.len(), Ordering::Relaxed);
-        out.queue.clear();
+        out.queue.clear(&self.totals.spares);
     }
 
     /// Sets whether a successor replaces this connection if it is lost.
