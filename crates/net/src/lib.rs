@@ -283,6 +283,7 @@ mod node;
 mod partial_message;
 mod proxy;
 mod queue;
+mod read_state;
 mod reconnect;
 mod reconnecting;
 mod route;

@@ -416,11 +416,11 @@ impl<S> Node<S> {
             Entry::Stream(incoming) => {
                 incoming.read_to_end |= ready.read_closed;
                 incoming.write_closed = incoming.write_closed.max(ready.write_closed);
-                let (key, linked) = (incoming.key, incoming.linked);
-                if !linked && !self.poll_connected(key) {
+                let (key, connecting) = (incoming.key, incoming.life.is_connecting());
+                if connecting && !self.poll_connected(key) {
                     return;
                 }
-                if (ready.writable || !linked) && !self.became_writable(key) {
+                if (ready.writable || connecting) && !self.became_writable(key) {
                     return;
                 }
             }
@@ -439,11 +439,13 @@ impl<S> Node<S> {
     /// Schedules an entry for reading in this turn, at most once.
     fn will_read(&mut self, index: usize) {
         let Some(Some(entry)) = self.entries.get_mut(index) else { return };
-        let (paused, ready) = match entry {
-            Entry::Stream(incoming) => (incoming.is_paused(), &mut incoming.ready),
-            Entry::Datagrams { ready, paused, .. } | Entry::Listener { ready, paused, .. } => (*paused, ready),
+        let is_new = match entry {
+            Entry::Stream(incoming) => !incoming.is_paused() && incoming.reading.queue(),
+            Entry::Datagrams { ready, paused, .. } | Entry::Listener { ready, paused, .. } => {
+                !*paused && !mem::replace(ready, true)
+            }
         };
-        if !paused && !mem::replace(ready, true) {
+        if is_new {
             self.now.push_back(index);
         }
     }

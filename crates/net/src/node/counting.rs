@@ -51,6 +51,6 @@ pub(super) fn is_failure(incoming: &Incoming, reason: &Reason) -> bool {
     match reason {
         Reason::Closed | Reason::Unwritten(_) => false,
         Reason::NotConnected(_) => true,
-        _ => incoming.opening.is_some(),
+        _ => incoming.life.never_open().is_some(),
     }
 }

@@ -2,11 +2,12 @@
 
 use std::cmp::Reverse;
 use std::io::ErrorKind;
+use std::mem;
 use std::time::{Duration, Instant};
 
 use super::{Entry, Node};
 use crate::event::{Late, Reason};
-use crate::incoming::Deadline;
+use crate::incoming::{Armed, Deadline};
 use crate::shared::Origin;
 use crate::slab::Key;
 
@@ -19,8 +20,7 @@ impl<S> Node<S> {
             _ => return,
         };
         let Some((due, _)) = incoming.due(&self.shared.limits) else { return };
-        if incoming.armed.is_none_or(|armed| due < armed) {
-            incoming.armed = Some(due);
+        if incoming.armed.bring_forward(due) {
             self.schedule(due, key);
         }
     }
@@ -32,7 +32,7 @@ impl<S> Node<S> {
         if self.deadlines.len() > 1024 + 4 * self.entries.len() {
             let entries = &self.entries;
             self.deadlines.retain(|Reverse((at, key))| match &entries.get(key.index as usize) {
-                Some(Some(Entry::Stream(incoming))) => incoming.key == *key && incoming.armed == Some(*at),
+                Some(Some(Entry::Stream(incoming))) => incoming.key == *key && incoming.armed.at() == Some(*at),
                 Some(Some(
                     Entry::Listener { key: entry_key, .. } | Entry::Datagrams { key: entry_key, peer: Some(_), .. },
                 )) => entry_key == key,
@@ -51,7 +51,7 @@ impl<S> Node<S> {
                 )) if *entry_key == key => {
                     return Some(at);
                 }
-                Some(Some(Entry::Stream(incoming))) if incoming.key == key && incoming.armed == Some(at) => {
+                Some(Some(Entry::Stream(incoming))) if incoming.key == key && incoming.armed.at() == Some(at) => {
                     if incoming.due(&self.shared.limits).is_some_and(|(due, _)| due <= at) {
                         return Some(at);
                     }
@@ -67,7 +67,7 @@ impl<S> Node<S> {
     /// Called after a connection's outdated deadline was dropped: schedules its next one.
     fn rearm(&mut self, key: Key) {
         let Some(incoming) = self.stream(key) else { return };
-        (incoming.armed, incoming.deadline_extended) = (None, false);
+        incoming.armed = Armed::No;
         self.arm(key);
     }
 
@@ -86,18 +86,17 @@ impl<S> Node<S> {
                 Some(Some(Entry::Datagrams { key: entry_key, peer: Some(_), .. })) if *entry_key == key => {
                     self.close_or_reconnect(key, Reason::Late(Late::Handshake));
                 }
-                Some(Some(Entry::Stream(incoming))) if incoming.key == key && incoming.armed == Some(at) => {
-                    incoming.armed = None;
+                Some(Some(Entry::Stream(incoming))) if incoming.key == key && incoming.armed.at() == Some(at) => {
+                    let is_extended = mem::take(&mut incoming.armed).is_extended();
                     incoming.note_writes();
                     match incoming.due(&self.shared.limits) {
                         // Data that arrived while the node was busy elsewhere is read first. This
                         // extends the deadline once, by 1 ms.
                         Some((due, Deadline::Late(_)))
-                            if due <= self.clock && incoming.ready && !incoming.deadline_extended =>
+                            if due <= self.clock && incoming.reading.is_queued() && !is_extended =>
                         {
-                            incoming.deadline_extended = true;
                             let soon = self.clock + Duration::from_millis(1);
-                            incoming.armed = Some(soon);
+                            incoming.armed = Armed::Extended(soon);
                             self.schedule(soon, key);
                         }
                         Some((due, deadline)) if due <= self.clock => self.deadline_passed(key, deadline),
@@ -113,7 +112,8 @@ impl<S> Node<S> {
     fn deadline_passed(&mut self, key: Key, deadline: Deadline) {
         let clock = self.clock;
         let Some(incoming) = self.stream(key) else { return };
-        let more = matches!(&incoming.opening, Some(Origin::Connecting(connecting)) if !connecting.others.is_empty());
+        let origin = incoming.life.never_open();
+        let more = matches!(origin, Some(Origin::Connecting(connecting)) if !connecting.others.is_empty());
         match deadline {
             Deadline::Continue if incoming.next_reconnect_at().is_some() => self.reconnect_now(key),
             Deadline::Continue => self.finish_end(key),
@@ -202,7 +202,7 @@ mod tests {
         for scheme in ["tcp", "tcp+msg", "ws"] {
             let mut node = node(Some(LONG));
             let (_, endpoint) = to_itself(&mut node, scheme);
-            let opened = node.stream(endpoint.key).unwrap().since;
+            let opened = node.stream(endpoint.key).unwrap().activity.since();
             let handle = node.handle();
             // A write that is later than the last arrival.
             std::thread::sleep(Duration::from_millis(2));
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn a_silent_peer_gets_a_ping_and_is_closed_if_it_does_not_answer() {
         let (mut node, endpoint, mut peer) = with_heartbeat();
-        let begun = node.stream(endpoint.key).unwrap().since;
+        let begun = node.stream(endpoint.key).unwrap().activity.since();
         assert_eq!(node.next_deadline(), Some(begun + LONG));
         assert_eq!(pass_deadline(&mut node), None);
         let mut ping = [0; 2];
@@ -302,17 +302,17 @@ mod tests {
         // A pong, and a message.
         for frame in [&[0x8a, 0x80, 0, 0, 0, 0][..], &[0x82, 0x81, 0, 0, 0, 0, b'm']] {
             let (mut node, endpoint, mut peer) = with_heartbeat();
-            let begun = node.stream(endpoint.key).unwrap().since;
+            let begun = node.stream(endpoint.key).unwrap().activity.since();
             assert_eq!(pass_deadline(&mut node), None);
             peer.write_all(frame).unwrap();
             let waits = Instant::now();
-            while node.stream(endpoint.key).unwrap().since == begun {
+            while node.stream(endpoint.key).unwrap().activity.since() == begun {
                 node.next(Some(Duration::from_millis(1))).unwrap();
                 assert!(waits.elapsed() < PATIENCE, "nothing arrives");
             }
             // In terms of the clock of this test, the answer came a second after the ping.
             let arrived = begun + LONG + Duration::from_secs(1);
-            node.stream(endpoint.key).unwrap().since = arrived;
+            node.stream(endpoint.key).unwrap().activity.begin_at(arrived);
             assert_eq!(node.next_deadline(), Some(arrived + LONG));
             // The next silence begins with a ping too.
             assert_eq!(pass_deadline(&mut node), None);

@@ -8,7 +8,7 @@ use crate::Address;
 use crate::codec::{Decoder, Violation};
 use crate::connection::Flushed;
 use crate::event::{AcceptFailure, Endpoint, Event, Late, Reason};
-use crate::incoming::{Ending, Incoming};
+use crate::incoming::{Arrivals, Incoming};
 #[cfg(doc)]
 use crate::limits::Limits;
 use crate::shared::Origin;
@@ -20,7 +20,7 @@ impl<S> Node<S> {
     /// `Closed`.
     pub(super) fn send_failed(&mut self, key: Key, error: io::Error) {
         let Some(incoming) = self.stream(key) else { return };
-        if incoming.opening.is_some() || incoming.ending.is_some() {
+        if !incoming.life.is_open() {
             return self.end(key, Reason::Io(error), &[]);
         }
         incoming.connection.abort();
@@ -52,36 +52,40 @@ impl<S> Node<S> {
     /// Starts to end a connection, or continues to.
     pub(super) fn end(&mut self, key: Key, reason: Reason, farewell: &[u8]) {
         let Some(incoming) = self.stream(key) else { return };
-        if let (Reason::Io(_), Some(ending)) = (&reason, &incoming.ending) {
+        if incoming.life.is_ending() {
+            return self.end_again(key, reason);
+        }
+        let is_connecting = incoming.life.is_connecting();
+        match (incoming.life.attempt(), &reason) {
+            // What was sent before it is open is written first.
+            (Some(attempt), Reason::Closed) if incoming.connection.has_early_messages() => {
+                attempt.farewell = Some(farewell.to_vec());
+            }
+            (Some(_), Reason::Closed) | (_, Reason::Io(_)) => self.close_or_reconnect(key, reason),
+            (Some(_), _) if is_connecting => self.close_or_reconnect(key, reason),
+            _ => self.begin_end(key, reason, farewell),
+        }
+    }
+
+    /// Handles one more reason to end while a connection ends.
+    fn end_again(&mut self, key: Key, reason: Reason) {
+        let Some(incoming) = self.stream(key) else { return };
+        let was_open = incoming.life.never_open().is_none();
+        let Some(ending) = incoming.life.ending() else { return };
+        match reason {
             // An error during our own close means that the close failed. If the peer caused the
             // end, its reason stays.
-            return if ending.finished || !matches!(ending.reason, Some(Reason::Closed)) {
-                self.finish_end(key)
-            } else {
-                self.close_or_reconnect(key, reason)
-            };
-        }
-        if incoming.opening.is_some() {
-            if matches!(reason, Reason::Closed) && incoming.connection.has_early_messages() {
-                incoming.farewell = Some(farewell.to_vec());
-                return;
-            }
-            if matches!(reason, Reason::Closed) || !incoming.linked {
-                return self.close_or_reconnect(key, reason);
+            Reason::Io(_) if ending.finished || !matches!(ending.reason, Some(Reason::Closed)) => self.finish_end(key),
+            Reason::Io(_) => self.close_or_reconnect(key, reason),
+            Reason::Closed if !was_open => self.close_or_reconnect(key, reason),
+            reason => {
+                ending.peer_ended |= matches!(reason, Reason::Ended | Reason::Truncated);
+                if matches!(reason, Reason::ClosedByPeer(_) | Reason::Violation(_)) {
+                    incoming.discard();
+                }
+                self.continue_end(key);
             }
         }
-        if matches!(reason, Reason::Io(_)) {
-            return self.close_or_reconnect(key, reason);
-        }
-        if let Some(ending) = &mut incoming.ending {
-            ending.ended |= matches!(reason, Reason::Ended | Reason::Truncated);
-            if matches!(reason, Reason::ClosedByPeer(_) | Reason::Violation(_)) {
-                incoming.discard();
-            }
-            self.continue_end(key);
-            return;
-        }
-        self.begin_end(key, reason, farewell);
     }
 
     /// Begins the orderly end of a connection: the queue is written, then the farewell.
@@ -95,17 +99,12 @@ impl<S> Node<S> {
         }
         let farewell = frame_payload(&reason, farewell);
         let at_once = is_reported_at_once(&reason);
-        let refused = matches!(incoming.opening, Some(Origin::Connecting(_)));
+        let refused = matches!(incoming.life.never_open(), Some(Origin::Connecting(_)));
         if refused || at_once && incoming.reconnect.is_some() {
             // A server that refused expects nothing more. A connection that reconnects has no time
             // to wait for its peer.
             connection.begin_close(&farewell).ok();
             return self.close_or_reconnect(key, reason);
-        }
-        // What a peer sends after a violation is discarded. A peer that got our closing frame may
-        // still reply to it.
-        if !matches!(reason, Reason::Closed) {
-            incoming.discard();
         }
         self.await_peers_end(key, reason, at_once);
         match connection.begin_close(&farewell) {
@@ -116,11 +115,14 @@ impl<S> Node<S> {
         }
     }
 
-    /// Reads and discards until the peer ends its direction too, within [`Limits::flush`]. The reason
-    /// is reported at once, or when that is over.
+    /// Reads until the peer ends its direction too, within [`Limits::flush`]. The reason is reported
+    /// at once, or when that is over.
     fn await_peers_end(&mut self, key: Key, reason: Reason, at_once: bool) {
         let until = self.flush_deadline();
-        let ended = matches!(reason, Reason::Ended | Reason::Truncated);
+        let peer_ended = matches!(reason, Reason::Ended | Reason::Truncated);
+        // What a peer sends after a violation is discarded. A peer that got our closing frame may
+        // still reply to it.
+        let arrivals = if matches!(reason, Reason::Closed) { Arrivals::Decoded } else { Arrivals::Discarded };
         let reason = if at_once {
             self.report_end(key, reason);
             None
@@ -128,8 +130,8 @@ impl<S> Node<S> {
             Some(reason)
         };
         let Some(incoming) = self.stream(key) else { return };
-        incoming.ending = Some(Box::new(Ending { reason, until, finished: false, ended }));
-        if incoming.paused {
+        incoming.begin_ending(reason, until, arrivals, peer_ended);
+        if incoming.reading.is_paused() {
             // Even a paused connection is read now, to see the peer's end.
             self.will_read(key.index as usize);
         }
@@ -151,9 +153,10 @@ impl<S> Node<S> {
     pub(super) fn continue_end(&mut self, key: Key) -> bool {
         let Some(incoming) = self.stream(key) else { return false };
         let connection = incoming.connection.clone();
-        let waits_for_answer = matches!(incoming.decoder, Decoder::WebSocket(_)) && !incoming.discards;
-        let Some(ending) = &mut incoming.ending else { return true };
-        if !ending.finished && (!waits_for_answer || ending.ended) {
+        let is_websocket = matches!(incoming.decoder, Decoder::WebSocket(_));
+        let Some(ending) = incoming.life.ending() else { return true };
+        let waits_for_answer = is_websocket && ending.arrivals == Arrivals::Decoded;
+        if !ending.finished && (!waits_for_answer || ending.peer_ended) {
             match connection.flush() {
                 Ok(Flushed::Finished) => match connection.link.finish() {
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -167,7 +170,7 @@ impl<S> Node<S> {
                 }
             }
         }
-        if ending.finished && ending.ended {
+        if ending.finished && ending.peer_ended {
             self.finish_end(key);
             return false;
         }
@@ -176,9 +179,9 @@ impl<S> Node<S> {
 
     /// Finishes the end of a connection, with the reason recorded when it began.
     pub(super) fn finish_end(&mut self, key: Key) {
-        let Some(ending) = self.stream(key).and_then(|incoming| incoming.ending.take()) else { return };
-        match ending.reason {
-            Some(reason) => self.close_or_reconnect(key, reason),
+        let Some(ending) = self.stream(key).and_then(|incoming| incoming.life.ending()) else { return };
+        match ending.reason.take() {
+            Some(reason) => self.reconnect_or_remove(key, reason),
             None => self.remove(key, None),
         }
     }
@@ -186,10 +189,17 @@ impl<S> Node<S> {
     /// Ends an endpoint at once and reports why: as `Lost` if it will reconnect, otherwise as
     /// `Closed`.
     pub(super) fn close_or_reconnect(&mut self, key: Key, reason: Reason) {
-        let ending = self.stream(key).and_then(|incoming| incoming.ending.as_ref());
+        let ending = self.stream(key).and_then(|incoming| incoming.life.ending());
         if ending.is_some_and(|ending| ending.reason.is_none()) {
             self.remove(key, None);
-        } else if let Err(reason) = self.schedule_reconnect(key, reason) {
+        } else {
+            self.reconnect_or_remove(key, reason);
+        }
+    }
+
+    /// As [`Node::close_or_reconnect`], for an end that was not reported yet.
+    fn reconnect_or_remove(&mut self, key: Key, reason: Reason) {
+        if let Err(reason) = self.schedule_reconnect(key, reason) {
             self.remove(key, Some(reason));
         }
     }
@@ -262,7 +272,7 @@ impl<S> Node<S> {
 
 /// The listener and the peer of a connection that was not accepted yet.
 fn failed_accept(incoming: &Incoming) -> Option<(Endpoint, Option<Address>)> {
-    let Some(Origin::Accepted { listener, peer }) = &incoming.opening else { return None };
+    let Some(Origin::Accepted { listener, peer }) = incoming.life.never_open() else { return None };
     let peer = peer.as_deref().cloned().or_else(|| incoming.connection.link.peer());
     Some((Endpoint::new(*listener), peer))
 }

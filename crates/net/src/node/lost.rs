@@ -49,7 +49,7 @@ impl<S> Node<S> {
     pub(super) fn reconnect_now(&mut self, key: Key) {
         let clock = self.clock;
         let Some(incoming) = self.stream(key) else { return };
-        incoming.since = clock;
+        incoming.activity.begin_at(clock);
         let connection = incoming.connection.clone();
         let Some(reconnect) = &mut incoming.reconnect else { return };
         reconnect.next_attempt = None;

@@ -8,9 +8,9 @@ use super::{Entry, Node};
 use crate::connection::Connection;
 use crate::datagrams::Socket;
 use crate::event::{Endpoint, Event, Reason};
-use crate::incoming::after;
+use crate::incoming::{Attempt, after};
 use crate::lookup::LookupOwner;
-use crate::shared::{Client, Connecting, Origin, PendingPeer};
+use crate::shared::{Client, Origin, PendingPeer};
 use crate::slab::Key;
 
 impl<S> Node<S> {
@@ -63,8 +63,8 @@ impl<S> Node<S> {
     /// The same for a connection.
     fn host_found(&mut self, key: Key, of: &Weak<Connection>, found: io::Result<Vec<SocketAddr>>) {
         let Some(incoming) = self.stream_of(key, of.as_ptr()) else { return };
-        let Some(Origin::Connecting(connecting)) = incoming.opening.take() else { return };
-        let Connecting { address, options, .. } = *connecting;
+        let Some(Attempt { origin: Origin::Connecting(connecting), .. }) = incoming.life.attempt() else { return };
+        let (address, options) = (connecting.address.clone(), connecting.options.clone());
         let begun = found.and_then(|to| self.connect_replacement(key, &address, to, &options));
         if let Err(error) = begun {
             self.close_or_reconnect(key, Reason::NotConnected(error));

@@ -11,7 +11,7 @@ use crate::Address;
 use crate::codec::Decoder;
 use crate::connection::Flushed;
 use crate::event::{Endpoint, Event, Reason};
-use crate::incoming::{Incoming, Sending};
+use crate::incoming::{Attempt, Incoming, Sending};
 use crate::reconnecting::ReconnectState;
 use crate::shared::{NewConnection, Origin, Resource};
 use crate::slab::Key;
@@ -36,11 +36,13 @@ impl<S> Node<S> {
         let mut incoming = Incoming::new(key, connection, decoder, origin, self.clock);
         // Take over what was requested while its predecessor was in its place.
         if let Some(before) = self.stream(key) {
-            incoming.farewell = before.farewell.take();
+            if let (Some(attempt), Some(before)) = (incoming.life.attempt(), before.life.attempt()) {
+                attempt.farewell = before.farewell.take();
+            }
             incoming.sending = before.sending;
-            incoming.paused = before.paused;
+            incoming.reading.set_paused(before.reading.is_paused());
             incoming.reconnect = before.reconnect.take();
-        } else if let Some(Origin::Connecting(connecting)) = &incoming.opening {
+        } else if let Some(Origin::Connecting(connecting)) = incoming.life.never_open() {
             incoming.reconnect = ReconnectState::new(&connecting.address, &connecting.options).map(Box::new);
         }
         self.set(key.index as usize, Entry::Stream(Box::new(incoming)));
@@ -123,7 +125,7 @@ impl<S> Node<S> {
     /// Notes the peer's address, if the transport itself has a handshake.
     fn note_peer(&mut self, key: Key) {
         if let Some(incoming) = self.stream(key)
-            && let Some(Origin::Accepted { peer: peer @ None, .. }) = &mut incoming.opening
+            && let Some(Attempt { origin: Origin::Accepted { peer: peer @ None, .. }, .. }) = incoming.life.attempt()
         {
             *peer = incoming.connection.link.peer().map(Arc::new);
         }
@@ -151,7 +153,7 @@ impl<S> Node<S> {
         let reads_ahead = !incoming.connection.link.short_read_is_last();
         match incoming.connection.link.connected() {
             Ok(()) => {
-                incoming.linked = true;
+                incoming.life.link_connected();
                 // A WebSocket is open only after its handshake.
                 if !matches!(incoming.decoder, Decoder::WebSocket(_)) {
                     self.open(key);
@@ -175,8 +177,8 @@ impl<S> Node<S> {
     pub(super) fn open(&mut self, key: Key) {
         let clock = self.clock;
         let Some(incoming) = self.stream(key) else { return };
-        let Some(origin) = incoming.opening.take() else { return };
-        incoming.since = clock;
+        let Some(Attempt { origin, farewell }) = incoming.life.open() else { return };
+        incoming.activity.begin_at(clock);
         incoming.partial.since = None;
         if let Some(reconnect) = &mut incoming.reconnect {
             reconnect.succeeded();
@@ -202,10 +204,9 @@ impl<S> Node<S> {
             Ok(_) => {}
             Err(error) => return self.send_failed(key, error),
         }
-        let Some(incoming) = self.stream(key) else { return };
-        if let Some(farewell) = incoming.farewell.take() {
+        if let Some(farewell) = farewell {
             self.end(key, Reason::Closed, &farewell);
-        } else if incoming.sending == Sending::Finishing {
+        } else if self.stream(key).is_some_and(|incoming| incoming.sending == Sending::Finishing) {
             self.finish(key);
         }
     }
@@ -213,7 +214,7 @@ impl<S> Node<S> {
     /// Handles a failed connection attempt: tries the host's next address, if there is one.
     pub(super) fn connect_failed(&mut self, key: Key, error: io::Error) {
         let Some(incoming) = self.stream(key) else { return };
-        if let Some(Origin::Connecting(connecting)) = &mut incoming.opening
+        if let Some(Attempt { origin: Origin::Connecting(connecting), .. }) = incoming.life.attempt()
             && !connecting.others.is_empty()
         {
             let others = mem::take(&mut connecting.others);

@@ -9,12 +9,7 @@ impl<S> Node<S> {
         let (index, clock) = (key.index as usize, self.clock);
         match self.entries.get_mut(index) {
             Some(Some(Entry::Stream(incoming))) if incoming.key == key => {
-                if incoming.is_paused() && !pauses {
-                    // Time spent paused does not count towards a deadline.
-                    incoming.since = clock;
-                    incoming.partial.since = incoming.partial.since.map(|_| clock);
-                }
-                incoming.paused = pauses;
+                incoming.set_paused(pauses, clock);
                 self.arm(key);
             }
             Some(Some(

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
-use std::mem;
 use std::time::Instant;
 
 use super::{Entry, Next, Node};
@@ -22,7 +21,7 @@ impl<S> Node<S> {
         }
         match self.entries.get_mut(index) {
             Some(Some(Entry::Stream(incoming))) => {
-                incoming.ready = false;
+                incoming.reading.begin_turn();
                 if incoming.is_paused() {
                     return;
                 }
@@ -121,7 +120,7 @@ impl<S> Node<S> {
     pub(super) fn progress(&mut self, index: usize, window: Window, progress: Progress) -> Option<Next<S>> {
         let Some(Some(Entry::Stream(incoming))) = self.entries.get_mut(index) else { return None };
         let key = incoming.key;
-        if incoming.since == self.clock {
+        if incoming.activity.since() == self.clock {
             self.polling.received(index, self.clock);
         }
         if matches!(progress, Progress::Idle | Progress::Yield) {
@@ -133,11 +132,11 @@ impl<S> Node<S> {
                 // A long message is worth several short ones: to inflate 16 MiB takes longer than a slice.
                 let len = if place == MessageLocation::Assembled { incoming.decoder.assembled().len() } else { 0 };
                 self.slice.count(1 + (len >> 14) as u32);
-                if matches!(place, MessageLocation::Shared(_)) && incoming.ending.is_none() {
+                if matches!(place, MessageLocation::Shared(_)) && !incoming.life.is_ending() {
                     let rule = incoming.decoder.rule();
                     self.run = rule.map(|rule| Run::new(Endpoint::new(key), rule, window.rest(), self.slice.left()));
                 }
-                if incoming.ending.is_some() {
+                if incoming.life.is_ending() {
                     // The connection is closing: discard the message.
                     self.current = Some((index, window));
                     incoming.release_delivered(&place);
@@ -158,7 +157,7 @@ impl<S> Node<S> {
                 None => self.arm(key),
             },
             Progress::Yield => {
-                incoming.ready = true;
+                incoming.reading.queue();
                 self.later.push_back(index);
                 self.arm(key);
             }
@@ -181,8 +180,8 @@ impl<S> Node<S> {
         }
         // There may be more to read, which epoll does not report again.
         if let Some(incoming) = self.stream(key)
-            && incoming.ending.as_ref().is_some_and(|ending| !ending.ended)
-            && !mem::replace(&mut incoming.ready, true)
+            && incoming.life.ending().is_some_and(|ending| !ending.peer_ended)
+            && incoming.reading.queue()
         {
             self.later.push_back(key.index as usize);
         }

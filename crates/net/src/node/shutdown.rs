@@ -51,7 +51,7 @@ impl<S> Node<S> {
             return;
         }
         for key in self.keys() {
-            if self.stream(key).is_some_and(|incoming| incoming.ending.is_some()) {
+            if self.stream(key).is_some_and(|incoming| incoming.life.is_ending()) {
                 self.finish_end(key);
             } else {
                 self.close_or_reconnect(key, Reason::Closed);
