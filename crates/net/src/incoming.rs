@@ -8,21 +8,31 @@
 //! A long message gets memory of its own as it arrives. It is read there directly, delivered from
 //! there, and can be moved out by [`Message::take`](crate::Message::take).
 
+mod activity;
+mod deadline;
+mod life;
+mod window;
+
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use self::activity::Activity;
+pub(crate) use self::deadline::{Armed, Deadline, after};
+pub(crate) use self::life::{Arrivals, Attempt, Life};
+pub(crate) use self::window::Window;
 use crate::backend::WriteClosed;
 use crate::codec::websocket::Close;
 use crate::codec::{Decoder, Fault, Item, Kind};
-use crate::connection::{Connection, Writes};
+use crate::connection::Connection;
 use crate::event::{Late, Reason};
 use crate::limits::Limits;
+use crate::new_endpoint::Origin;
 use crate::partial_message::{LONG, PartialMessage};
+use crate::read_state::ReadState;
 use crate::reconnecting::ReconnectState;
-use crate::shared::Origin;
 use crate::slab::Key;
 
 /// The length of the shared buffer, in bytes.
@@ -34,44 +44,6 @@ const _: () = assert!(LONG < SHARED, "a message that is not long fits into the s
 const MIN_READ: usize = 2 << 10;
 const FIRST_READ: usize = 32 << 10;
 
-/// What to do when a deadline passes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Deadline {
-    /// Reconnect, or finish the end of the connection.
-    Continue,
-    /// Ask a silent WebSocket peer for an answer.
-    Ping,
-    /// The connection ends.
-    Late(Late),
-}
-
-/// What is known about a quiet connection as of its last deadline. Only connections with an idle
-/// limit or a heartbeat have it.
-#[derive(Debug, Default)]
-struct Quiet {
-    last_write: Option<Instant>,
-    ping: Option<SentPing>,
-}
-
-/// A ping that a silent peer has to answer.
-#[derive(Debug, Clone, Copy)]
-struct SentPing {
-    /// When something was received last, as of the ping.
-    silent_since: Instant,
-    sent: Instant,
-    /// It waits behind other data. As long as that is accepted, the peer is not late.
-    queued: bool,
-}
-
-impl SentPing {
-    fn note_writes(&mut self, writes: Writes) {
-        if self.queued {
-            self.sent = writes.last.map_or(self.sent, |last| last.max(self.sent));
-            self.queued = writes.waits;
-        }
-    }
-}
-
 /// How many pings are answered one by one in a turn. Of further ones only the latest is answered,
 /// as section 5.5.3 of RFC 6455 allows: each pong is a system call, and a buffer holds some 40,000
 /// pings.
@@ -82,40 +54,23 @@ pub(crate) struct Incoming {
     pub(crate) key: Key,
     pub(crate) connection: Arc<Connection>,
     pub(crate) decoder: Decoder,
-    /// Set while the connection opens: who opened it. `linked`: the transport's link is connected.
-    pub(crate) opening: Option<Origin>,
-    pub(crate) linked: bool,
-    /// The entry is scheduled to be read.
-    pub(crate) ready: bool,
-    /// The user paused reading. This has no effect while the connection opens or ends.
-    pub(crate) paused: bool,
+    pub(crate) life: Life,
+    /// Whether it is queued to be read, and whether the user paused reading: [`Incoming::is_paused`].
+    pub(crate) reading: ReadState,
     /// epoll has reported that the peer ended its direction or that the link failed. Reads continue
     /// until one reports it too.
     pub(crate) read_to_end: bool,
     /// Set once epoll has reported that writes no longer reach the peer.
     pub(crate) write_closed: Option<WriteClosed>,
-    /// The peer's end was reported as `Finished`, and sending continues.
-    pub(crate) peer_finished: bool,
     pub(crate) sending: Sending,
-    /// What still arrives is discarded.
-    pub(crate) discards: bool,
-    /// This connection's earliest scheduled deadline.
-    pub(crate) armed: Option<Instant>,
-    /// The deadline passed with unread data ready; extended once by 1 ms.
-    pub(crate) deadline_extended: bool,
-    /// Set if a close was requested while the connection opens: the payload of its closing frame.
-    pub(crate) farewell: Option<Vec<u8>>,
+    pub(crate) armed: Armed,
     /// How and when it reconnects after a loss.
     pub(crate) reconnect: Option<Box<ReconnectState>>,
     /// An error of a send. The connection ends once everything received before it was delivered.
     pub(crate) failed: Option<io::Error>,
     /// The payload of the latest of many pings, answered at the end of the turn.
     unanswered: Option<Box<[u8]>>,
-    /// Set while the connection is closing.
-    pub(crate) ending: Option<Box<Ending>>,
-    /// When the connection started to open or, once open, when it last received something.
-    pub(crate) since: Instant,
-    quiet: Option<Box<Quiet>>,
+    pub(crate) activity: Activity,
     /// The start of an incomplete message.
     pub(crate) partial: PartialMessage,
     /// How many bytes one read may return.
@@ -130,68 +85,6 @@ pub(crate) enum Sending {
     Finishing,
     /// The peer has been notified of the end.
     Finished,
-}
-
-/// Adds a duration to a time. If the sum overflows, returns a time some 136 years later.
-pub(crate) fn after(at: Instant, time: Duration) -> Instant {
-    at.checked_add(time).unwrap_or_else(|| at + Duration::from_secs(1 << 32))
-}
-
-/// The orderly end of a connection: the queue is written, the sending direction ends, and reading
-/// continues until the peer ends its direction too. Closing a socket with unread data would make
-/// the kernel reset the connection, and the peer would lose what it has not read yet.
-#[derive(Debug)]
-pub(crate) struct Ending {
-    /// `None` once it was reported.
-    pub(crate) reason: Option<Reason>,
-    pub(crate) until: Instant,
-    /// Everything was written, and the sending direction has ended.
-    pub(crate) finished: bool,
-    /// The peer has ended its direction.
-    pub(crate) ended: bool,
-}
-
-/// The bytes of the shared buffer that are being decoded, and the state of the current turn.
-#[derive(Debug, Default)]
-pub(crate) struct Window {
-    start: usize,
-    end: usize,
-    /// How many bytes may still be read in this turn.
-    budget: usize,
-    /// How many bytes were there at its start, and were read since.
-    taken: usize,
-    /// How many pings were received in this turn.
-    pings: u32,
-    /// Whether the link may have more to read.
-    more: bool,
-    /// Whether the current message is read into the connection's own memory.
-    long: bool,
-}
-
-impl Window {
-    /// An empty window with this read budget.
-    pub(crate) fn of(budget: usize) -> Window {
-        Window { budget, ..Window::default() }
-    }
-
-    pub(crate) fn spend(&mut self, bytes: usize) {
-        self.budget = self.budget.saturating_sub(bytes);
-        self.taken = self.taken.saturating_add(bytes);
-    }
-
-    /// The range behind the last message in the shared buffer.
-    pub(crate) fn rest(&self) -> Range<usize> {
-        self.start..self.end
-    }
-
-    /// Continues behind a run of messages.
-    pub(crate) fn go_on_at(&mut self, start: usize) {
-        self.start = start;
-    }
-
-    pub(crate) fn is_spent(&self) -> bool {
-        self.budget == 0
-    }
 }
 
 /// Where a message lies.
@@ -230,24 +123,16 @@ impl Incoming {
             key,
             connection,
             decoder,
-            linked: false,
-            opening: Some(origin),
-            ready: false,
-            paused: false,
+            life: Life::new(origin),
+            reading: ReadState::Waiting,
             read_to_end: false,
             write_closed: None,
-            peer_finished: false,
             sending: Sending::On,
-            discards: false,
-            armed: None,
-            deadline_extended: false,
-            farewell: None,
+            armed: Armed::No,
             reconnect: None,
             failed: None,
             unanswered: None,
-            ending: None,
-            since: now,
-            quiet: None,
+            activity: Activity::new(now),
             partial: PartialMessage::default(),
             read_size: FIRST_READ as u32,
         }
@@ -258,47 +143,32 @@ impl Incoming {
         if let Some(at) = self.next_reconnect_at() {
             return Some((at, Deadline::Continue));
         }
-        if let Some(ending) = &self.ending {
-            return Some((ending.until, Deadline::Continue));
+        match &self.life {
+            Life::Ending(ending) => Some((ending.until, Deadline::Continue)),
+            Life::Connecting(_) | Life::Handshaking(_) => {
+                Some((after(self.activity.since(), limits.handshake), Deadline::Late(Late::Handshake)))
+            }
+            Life::Open(_) if self.reading.is_paused() => None,
+            Life::Open(_) => self.due_while_open(limits),
         }
-        if self.opening.is_some() {
-            return Some((after(self.since, limits.handshake), Deadline::Late(Late::Handshake)));
-        }
-        if self.is_paused() {
-            return None;
-        }
+    }
+
+    /// The next deadline of an open connection that is read.
+    fn due_while_open(&self, limits: &Limits) -> Option<(Instant, Deadline)> {
         let message =
             self.partial.since.map(|since| (after(since, limits.message_timeout), Deadline::Late(Late::Message)));
-        message.into_iter().chain(self.idle_deadline(limits)).chain(self.heartbeat(limits)).min_by_key(|(at, _)| *at)
-    }
-
-    /// When the connection is idle.
-    fn idle_deadline(&self, limits: &Limits) -> Option<(Instant, Deadline)> {
-        let idle = limits.idle?;
-        let last_write = self.quiet.as_ref().and_then(|quiet| quiet.last_write);
-        let active = last_write.map_or(self.since, |last| last.max(self.since));
-        Some((after(active, idle), Deadline::Late(Late::Idle)))
-    }
-
-    /// When to send a ping, or when the answer is late.
-    fn heartbeat(&self, limits: &Limits) -> Option<(Instant, Deadline)> {
-        let time = limits.heartbeat.filter(|_| matches!(self.decoder, Decoder::WebSocket(_)))?;
-        Some(match self.quiet.as_ref().and_then(|quiet| quiet.ping) {
-            Some(ping) if ping.silent_since == self.since => (after(ping.sent, time), Deadline::Late(Late::Heartbeat)),
-            _ => (after(self.since, time), Deadline::Ping),
-        })
+        let idle = limits.idle.map(|idle| (self.activity.idle_deadline(idle), Deadline::Late(Late::Idle)));
+        let has_heartbeat = matches!(self.decoder, Decoder::WebSocket(_));
+        let heartbeat = limits.heartbeat.filter(|_| has_heartbeat).map(|time| self.activity.heartbeat(time));
+        message.into_iter().chain(idle).chain(heartbeat).min_by_key(|(at, _)| *at)
     }
 
     /// Takes into account what was written since the last deadline.
     pub(crate) fn note_writes(&mut self) {
-        if self.opening.is_none()
+        if !self.life.is_opening()
             && let Some(writes) = self.connection.writes()
         {
-            let quiet = self.quiet.get_or_insert_default();
-            quiet.last_write = writes.last;
-            if let Some(ping) = &mut quiet.ping {
-                ping.note_writes(writes);
-            }
+            self.activity.note_writes(writes);
         }
     }
 
@@ -309,13 +179,22 @@ impl Incoming {
     /// As [`Connection::ping`].
     pub(crate) fn ping(&mut self, now: Instant) -> io::Result<()> {
         let queued = !self.connection.ping()?;
-        self.quiet.get_or_insert_default().ping = Some(SentPing { silent_since: self.since, sent: now, queued });
+        self.activity.note_ping(now, queued);
         Ok(())
     }
 
-    /// Whether reading is suspended.
+    /// Whether reading is suspended. A pause has no effect while the connection opens or ends.
     pub(crate) fn is_paused(&self) -> bool {
-        self.paused && self.opening.is_none() && self.ending.is_none()
+        self.reading.is_paused() && self.life.is_open()
+    }
+
+    /// Pauses or resumes reading. Time spent paused does not count towards a deadline.
+    pub(crate) fn set_paused(&mut self, pauses: bool, now: Instant) {
+        if self.is_paused() && !pauses {
+            self.activity.begin_at(now);
+            self.partial.since = self.partial.since.map(|_| now);
+        }
+        self.reading.set_paused(pauses);
     }
 
     /// When it will reconnect, while it waits for that.
@@ -428,7 +307,7 @@ impl Incoming {
     /// read first.
     #[inline]
     fn decode(&mut self, buffer: &mut [u8], window: &mut Window) -> Option<Progress> {
-        if self.discards {
+        if self.life.discards() {
             window.start = window.end;
             return None;
         }
@@ -535,8 +414,8 @@ impl Incoming {
             }
             Ok(read) => {
                 // The handshake has one deadline as a whole.
-                if self.opening.is_none() {
-                    self.since = now;
+                if !self.life.is_opening() {
+                    self.activity.begin_at(now);
                 }
                 if window.long {
                     self.partial.fill(read);
@@ -583,14 +462,35 @@ impl Incoming {
     /// Whether this turn is over as soon as the last message has been delivered.
     pub(crate) fn is_done_with(&self, window: &Window, limits: &Limits) -> bool {
         let nothing_left = window.start == window.end && !window.more && !window.long;
-        let noted = self.armed.is_some() || (limits.idle.is_none() && limits.heartbeat.is_none());
+        let noted = self.armed.at().is_some() || (limits.idle.is_none() && limits.heartbeat.is_none());
         let said = self.failed.is_none() && self.unanswered.is_none();
         nothing_left && noted && said && self.partial.is_released()
     }
 
-    /// Discards what is buffered and whatever still arrives.
+    /// Starts the orderly end of the connection, which takes until then at most. `reason`: if it was
+    /// not reported yet.
+    pub(crate) fn begin_ending(
+        &mut self,
+        reason: Option<Reason>,
+        until: Instant,
+        arrivals: Arrivals,
+        peer_ended: bool,
+    ) {
+        self.life.begin_ending(reason, until, arrivals, peer_ended);
+        if arrivals == Arrivals::Discarded {
+            self.discard_buffered();
+        }
+    }
+
+    /// Discards what is buffered and whatever still arrives at a connection that ends.
     pub(crate) fn discard(&mut self) {
-        self.discards = true;
+        if let Some(ending) = self.life.ending() {
+            ending.arrivals = Arrivals::Discarded;
+            self.discard_buffered();
+        }
+    }
+
+    fn discard_buffered(&mut self) {
         self.partial.discard(self.connection.totals());
         self.decoder.clear();
     }
@@ -606,26 +506,5 @@ fn closed_by_peer(close: Close) -> Progress {
 impl Drop for Incoming {
     fn drop(&mut self) {
         self.partial.uncount(self.connection.totals());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_peer_is_not_late_while_data_before_the_ping_is_written() {
-        let begun = Instant::now();
-        let at = |seconds| begun + Duration::from_secs(seconds);
-        let mut ping = SentPing { silent_since: at(0), sent: at(10), queued: true };
-        let mut sent = |last, waits| {
-            ping.note_writes(Writes { last: Some(at(last)), waits });
-            ping.sent
-        };
-        assert_eq!(sent(5, true), at(10));
-        assert_eq!(sent(15, true), at(15));
-        // The ping has left the queue. Later writes say nothing about the peer.
-        assert_eq!(sent(20, false), at(20));
-        assert_eq!(sent(30, true), at(20));
     }
 }

@@ -3,7 +3,8 @@
 use std::io;
 use std::mem;
 
-use super::{Connection, Outgoing, Phase};
+use super::Connection;
+use super::outgoing::{Outgoing, Phase};
 use crate::codec::websocket::mask;
 use crate::codec::{Header, Kind, MAX_HEADER};
 use crate::event::Outcome;

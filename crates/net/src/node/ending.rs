@@ -8,10 +8,10 @@ use crate::Address;
 use crate::codec::{Decoder, Violation};
 use crate::connection::Flushed;
 use crate::event::{AcceptFailure, Endpoint, Event, Late, Reason};
-use crate::incoming::{Ending, Incoming};
+use crate::incoming::{Arrivals, Incoming};
 #[cfg(doc)]
 use crate::limits::Limits;
-use crate::shared::Origin;
+use crate::new_endpoint::Origin;
 use crate::slab::Key;
 use crate::trace;
 
@@ -20,7 +20,7 @@ impl<S> Node<S> {
     /// `Closed`.
     pub(super) fn send_failed(&mut self, key: Key, error: io::Error) {
         let Some(incoming) = self.stream(key) else { return };
-        if incoming.opening.is_some() || incoming.ending.is_some() {
+        if !incoming.life.is_open() {
             return self.end(key, Reason::Io(error), &[]);
         }
         incoming.connection.abort();
@@ -40,11 +40,7 @@ impl<S> Node<S> {
                     None => self.end(key, Reason::Closed, farewell),
                 }
             }
-            Some(Some(Entry::Listener { key: entry_key, .. } | Entry::Datagrams { key: entry_key, .. }))
-                if *entry_key == key =>
-            {
-                self.close_or_reconnect(key, Reason::Closed);
-            }
+            Some(Some(entry)) if entry.key() == key => self.close_or_reconnect(key, Reason::Closed),
             _ => {}
         }
     }
@@ -52,36 +48,40 @@ impl<S> Node<S> {
     /// Starts to end a connection, or continues to.
     pub(super) fn end(&mut self, key: Key, reason: Reason, farewell: &[u8]) {
         let Some(incoming) = self.stream(key) else { return };
-        if let (Reason::Io(_), Some(ending)) = (&reason, &incoming.ending) {
+        if incoming.life.is_ending() {
+            return self.end_again(key, reason);
+        }
+        let is_connecting = incoming.life.is_connecting();
+        match (incoming.life.attempt(), &reason) {
+            // What was sent before it is open is written first.
+            (Some(attempt), Reason::Closed) if incoming.connection.has_early_messages() => {
+                attempt.farewell = Some(farewell.to_vec());
+            }
+            (Some(_), Reason::Closed) | (_, Reason::Io(_)) => self.close_or_reconnect(key, reason),
+            (Some(_), _) if is_connecting => self.close_or_reconnect(key, reason),
+            _ => self.begin_end(key, reason, farewell),
+        }
+    }
+
+    /// Handles one more reason to end while a connection ends.
+    fn end_again(&mut self, key: Key, reason: Reason) {
+        let Some(incoming) = self.stream(key) else { return };
+        let was_open = incoming.life.never_open().is_none();
+        let Some(ending) = incoming.life.ending() else { return };
+        match reason {
             // An error during our own close means that the close failed. If the peer caused the
             // end, its reason stays.
-            return if ending.finished || !matches!(ending.reason, Some(Reason::Closed)) {
-                self.finish_end(key)
-            } else {
-                self.close_or_reconnect(key, reason)
-            };
-        }
-        if incoming.opening.is_some() {
-            if matches!(reason, Reason::Closed) && incoming.connection.has_early_messages() {
-                incoming.farewell = Some(farewell.to_vec());
-                return;
-            }
-            if matches!(reason, Reason::Closed) || !incoming.linked {
-                return self.close_or_reconnect(key, reason);
+            Reason::Io(_) if ending.finished || !matches!(ending.reason, Some(Reason::Closed)) => self.finish_end(key),
+            Reason::Io(_) => self.close_or_reconnect(key, reason),
+            Reason::Closed if !was_open => self.close_or_reconnect(key, reason),
+            reason => {
+                ending.peer_ended |= matches!(reason, Reason::Ended | Reason::Truncated);
+                if matches!(reason, Reason::ClosedByPeer(_) | Reason::Violation(_)) {
+                    incoming.discard();
+                }
+                self.continue_end(key);
             }
         }
-        if matches!(reason, Reason::Io(_)) {
-            return self.close_or_reconnect(key, reason);
-        }
-        if let Some(ending) = &mut incoming.ending {
-            ending.ended |= matches!(reason, Reason::Ended | Reason::Truncated);
-            if matches!(reason, Reason::ClosedByPeer(_) | Reason::Violation(_)) {
-                incoming.discard();
-            }
-            self.continue_end(key);
-            return;
-        }
-        self.begin_end(key, reason, farewell);
     }
 
     /// Begins the orderly end of a connection: the queue is written, then the farewell.
@@ -95,17 +95,12 @@ impl<S> Node<S> {
         }
         let farewell = frame_payload(&reason, farewell);
         let at_once = is_reported_at_once(&reason);
-        let refused = matches!(incoming.opening, Some(Origin::Connecting(_)));
+        let refused = matches!(incoming.life.never_open(), Some(Origin::Connecting(_)));
         if refused || at_once && incoming.reconnect.is_some() {
             // A server that refused expects nothing more. A connection that reconnects has no time
             // to wait for its peer.
             connection.begin_close(&farewell).ok();
             return self.close_or_reconnect(key, reason);
-        }
-        // What a peer sends after a violation is discarded. A peer that got our closing frame may
-        // still reply to it.
-        if !matches!(reason, Reason::Closed) {
-            incoming.discard();
         }
         self.await_peers_end(key, reason, at_once);
         match connection.begin_close(&farewell) {
@@ -116,11 +111,14 @@ impl<S> Node<S> {
         }
     }
 
-    /// Reads and discards until the peer ends its direction too, within [`Limits::flush`]. The reason
-    /// is reported at once, or when that is over.
+    /// Reads until the peer ends its direction too, within [`Limits::flush`]. The reason is reported
+    /// at once, or when that is over.
     fn await_peers_end(&mut self, key: Key, reason: Reason, at_once: bool) {
         let until = self.flush_deadline();
-        let ended = matches!(reason, Reason::Ended | Reason::Truncated);
+        let peer_ended = matches!(reason, Reason::Ended | Reason::Truncated);
+        // What a peer sends after a violation is discarded. A peer that got our closing frame may
+        // still reply to it.
+        let arrivals = if matches!(reason, Reason::Closed) { Arrivals::Decoded } else { Arrivals::Discarded };
         let reason = if at_once {
             self.report_end(key, reason);
             None
@@ -128,8 +126,8 @@ impl<S> Node<S> {
             Some(reason)
         };
         let Some(incoming) = self.stream(key) else { return };
-        incoming.ending = Some(Box::new(Ending { reason, until, finished: false, ended }));
-        if incoming.paused {
+        incoming.begin_ending(reason, until, arrivals, peer_ended);
+        if incoming.reading.is_paused() {
             // Even a paused connection is read now, to see the peer's end.
             self.will_read(key.index as usize);
         }
@@ -140,10 +138,8 @@ impl<S> Node<S> {
     /// discarded.
     fn end_run(&mut self, key: Key) {
         self.count_run();
-        if let Some(run) = self.run.take_if(|run| run.from.key == key)
-            && let Some((_, window)) = &mut self.current
-        {
-            window.go_on_at(run.start());
+        if self.reader.run.as_ref().is_some_and(|run| run.from.key == key) {
+            self.reader.end_run();
         }
     }
 
@@ -151,9 +147,10 @@ impl<S> Node<S> {
     pub(super) fn continue_end(&mut self, key: Key) -> bool {
         let Some(incoming) = self.stream(key) else { return false };
         let connection = incoming.connection.clone();
-        let waits_for_answer = matches!(incoming.decoder, Decoder::WebSocket(_)) && !incoming.discards;
-        let Some(ending) = &mut incoming.ending else { return true };
-        if !ending.finished && (!waits_for_answer || ending.ended) {
+        let is_websocket = matches!(incoming.decoder, Decoder::WebSocket(_));
+        let Some(ending) = incoming.life.ending() else { return true };
+        let waits_for_answer = is_websocket && ending.arrivals == Arrivals::Decoded;
+        if !ending.finished && (!waits_for_answer || ending.peer_ended) {
             match connection.flush() {
                 Ok(Flushed::Finished) => match connection.link.finish() {
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -167,7 +164,7 @@ impl<S> Node<S> {
                 }
             }
         }
-        if ending.finished && ending.ended {
+        if ending.finished && ending.peer_ended {
             self.finish_end(key);
             return false;
         }
@@ -176,9 +173,9 @@ impl<S> Node<S> {
 
     /// Finishes the end of a connection, with the reason recorded when it began.
     pub(super) fn finish_end(&mut self, key: Key) {
-        let Some(ending) = self.stream(key).and_then(|incoming| incoming.ending.take()) else { return };
-        match ending.reason {
-            Some(reason) => self.close_or_reconnect(key, reason),
+        let Some(ending) = self.stream(key).and_then(|incoming| incoming.life.ending()) else { return };
+        match ending.reason.take() {
+            Some(reason) => self.reconnect_or_remove(key, reason),
             None => self.remove(key, None),
         }
     }
@@ -186,10 +183,17 @@ impl<S> Node<S> {
     /// Ends an endpoint at once and reports why: as `Lost` if it will reconnect, otherwise as
     /// `Closed`.
     pub(super) fn close_or_reconnect(&mut self, key: Key, reason: Reason) {
-        let ending = self.stream(key).and_then(|incoming| incoming.ending.as_ref());
+        let ending = self.stream(key).and_then(|incoming| incoming.life.ending());
         if ending.is_some_and(|ending| ending.reason.is_none()) {
             self.remove(key, None);
-        } else if let Err(reason) = self.schedule_reconnect(key, reason) {
+        } else {
+            self.reconnect_or_remove(key, reason);
+        }
+    }
+
+    /// As [`Node::close_or_reconnect`], for an end that was not reported yet.
+    fn reconnect_or_remove(&mut self, key: Key, reason: Reason) {
+        if let Err(reason) = self.schedule_reconnect(key, reason) {
             self.remove(key, Some(reason));
         }
     }
@@ -205,13 +209,10 @@ impl<S> Node<S> {
     /// Reports the end of an endpoint: as a failure of a listener if it was not accepted yet.
     fn push_end(&mut self, key: Key, failure: Option<(Endpoint, Option<Address>)>, reason: Reason) {
         let endpoint = Endpoint::new(key);
-        self.outbox.push_back(match failure {
-            Some((listener, peer)) => {
-                self.failures.push_back(AcceptFailure { endpoint, listener, peer, reason });
-                Event::AcceptFailed(AcceptFailure::PLACEHOLDER)
-            }
-            None => Event::Closed { endpoint, reason },
-        });
+        match failure {
+            Some((listener, peer)) => self.outbox.push_failure(AcceptFailure { endpoint, listener, peer, reason }),
+            None => self.outbox.push(Event::Closed { endpoint, reason }),
+        }
     }
 
     /// Removes an endpoint, and reports the reason unless it was reported before.
@@ -230,16 +231,16 @@ impl<S> Node<S> {
                 // explicitly.
                 incoming.connection.link.finish().ok();
             }
-            Entry::Datagrams { socket, peer, .. } => {
-                self.shared.registry.remove(socket.datagrams.source());
-                if let Some(peer) = peer {
+            Entry::Datagrams(datagrams) => {
+                self.shared.registry.remove(datagrams.socket.datagrams.source());
+                if let Some(peer) = &datagrams.peer {
                     // A batch may keep the socket alive for longer.
                     peer.found.set(None).ok();
                 }
             }
-            Entry::Listener { bound, .. } => {
-                self.shared.registry.remove(bound.listener.source());
-                bound.listener.close();
+            Entry::Listener(listener) => {
+                self.shared.registry.remove(listener.bound.listener.source());
+                listener.bound.listener.close();
             }
         }
         let failure = match &entry {
@@ -262,7 +263,7 @@ impl<S> Node<S> {
 
 /// The listener and the peer of a connection that was not accepted yet.
 fn failed_accept(incoming: &Incoming) -> Option<(Endpoint, Option<Address>)> {
-    let Some(Origin::Accepted { listener, peer }) = &incoming.opening else { return None };
+    let Some(Origin::Accepted { listener, peer }) = incoming.life.never_open() else { return None };
     let peer = peer.as_deref().cloned().or_else(|| incoming.connection.link.peer());
     Some((Endpoint::new(*listener), peer))
 }

@@ -18,10 +18,10 @@ impl<S> Node<S> {
             return;
         }
         incoming.sending = Sending::Finishing;
-        if incoming.ending.is_some() {
+        if incoming.life.is_ending() {
             return;
         }
-        let (connection, opening) = (incoming.connection.clone(), incoming.opening.is_some());
+        let (connection, opening) = (incoming.connection.clone(), incoming.life.is_opening());
         // Repeated here, because the connection may have been replaced since the handle finished
         // it.
         match connection.begin_finish(&usual_farewell().payload()) {
@@ -40,11 +40,7 @@ impl<S> Node<S> {
         // A WebSocket's peer has received a closing frame, and would take the end of the stream for
         // an error.
         let is_websocket = matches!(incoming.decoder, Decoder::WebSocket(_));
-        if incoming.sending != Sending::Finishing
-            || incoming.opening.is_some()
-            || incoming.ending.is_some()
-            || is_websocket
-        {
+        if incoming.sending != Sending::Finishing || !incoming.life.is_open() || is_websocket {
             return true;
         }
         match incoming.connection.link.finish() {
@@ -52,7 +48,7 @@ impl<S> Node<S> {
             // Any other error means that the peer is gone, which a read will report.
             _ => incoming.sending = Sending::Finished,
         }
-        if incoming.peer_finished {
+        if incoming.life.is_peer_finished() {
             self.end(key, Reason::Ended, &[]);
             return false;
         }
@@ -66,18 +62,15 @@ impl<S> Node<S> {
         let stays_half_open = incoming.connection.half_open
             && !matches!(incoming.decoder, Decoder::WebSocket(_))
             && incoming.sending != Sending::Finished
-            && incoming.opening.is_none()
-            && incoming.ending.is_none()
+            && incoming.life.is_open()
             && incoming.failed.is_none()
             && incoming.write_closed.is_none()
             && !incoming.connection.link.is_deserted();
-        if stays_half_open && !std::mem::replace(&mut incoming.peer_finished, true) {
-            self.outbox.push_back(Event::Finished(Endpoint::new(key)));
-        } else if !stays_half_open
-            && incoming.peer_finished
-            && incoming.ending.is_none()
-            && incoming.write_closed == Some(WriteClosed::Error)
-        {
+        if stays_half_open {
+            if incoming.life.finish_peer() {
+                self.outbox.push(Event::Finished(Endpoint::new(key)));
+            }
+        } else if incoming.life.is_peer_finished() && incoming.write_closed == Some(WriteClosed::Error) {
             // A read reports only that the peer has ended its direction, which is known already.
             incoming.failed.get_or_insert(ErrorKind::ConnectionReset.into());
         }

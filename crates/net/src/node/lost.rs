@@ -41,7 +41,7 @@ impl<S> Node<S> {
         self.polling.forget(key.index as usize);
         self.add_connection(key, *begun);
         trace::lost(Endpoint::new(key), &reason, delay);
-        self.outbox.push_back(Event::Lost { endpoint: Endpoint::new(key), reason, unwritten, again_in: delay });
+        self.outbox.push(Event::Lost { endpoint: Endpoint::new(key), reason, unwritten, again_in: delay });
         Ok(())
     }
 
@@ -49,7 +49,7 @@ impl<S> Node<S> {
     pub(super) fn reconnect_now(&mut self, key: Key) {
         let clock = self.clock;
         let Some(incoming) = self.stream(key) else { return };
-        incoming.since = clock;
+        incoming.activity.begin_at(clock);
         let connection = incoming.connection.clone();
         let Some(reconnect) = &mut incoming.reconnect else { return };
         reconnect.next_attempt = None;
@@ -74,7 +74,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::shared::Command;
+    use crate::command::Command;
     use crate::{Options, Outcome, Reconnect};
 
     const PATIENCE: Duration = Duration::from_secs(60);

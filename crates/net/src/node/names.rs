@@ -8,19 +8,19 @@ use super::{Entry, Node};
 use crate::connection::Connection;
 use crate::datagrams::Socket;
 use crate::event::{Endpoint, Event, Reason};
-use crate::incoming::after;
+use crate::incoming::{Attempt, after};
 use crate::lookup::LookupOwner;
-use crate::shared::{Client, Connecting, Origin, PendingPeer};
+use crate::new_endpoint::{Client, Origin, PendingPeer};
 use crate::slab::Key;
 
 impl<S> Node<S> {
     /// Adds a datagram socket whose peer's name is being resolved.
     pub(super) fn await_peer(&mut self, key: Key, pending_peer: Box<PendingPeer>) {
         self.watch(key);
-        if let Some(Some(Entry::Datagrams { key: entry_key, peer, .. })) = self.entries.get_mut(key.index as usize)
-            && *entry_key == key
+        if let Some(Some(Entry::Datagrams(datagrams))) = self.entries.get_mut(key.index as usize)
+            && datagrams.key == key
         {
-            *peer = Some(pending_peer);
+            datagrams.peer = Some(pending_peer);
             self.schedule(after(self.clock, self.shared.limits.handshake), key);
         }
     }
@@ -40,22 +40,20 @@ impl<S> Node<S> {
     /// The same for a datagram socket: from now on it can send, and waiting senders get `Drained`.
     fn peer_found(&mut self, key: Key, of: &Weak<Socket>, found: io::Result<Vec<SocketAddr>>) -> io::Result<()> {
         let Some(socket) = of.upgrade() else { return Ok(()) };
-        let Some(Some(Entry::Datagrams { socket: entry_socket, peer, .. })) = self.entries.get_mut(key.index as usize)
-        else {
-            return Ok(());
-        };
-        let Some(pending_peer) = peer.as_ref().filter(|_| Arc::ptr_eq(entry_socket, &socket)) else { return Ok(()) };
+        let Some(Some(Entry::Datagrams(entry))) = self.entries.get_mut(key.index as usize) else { return Ok(()) };
+        let is_own = Arc::ptr_eq(&entry.socket, &socket);
+        let Some(pending_peer) = entry.peer.as_ref().filter(|_| is_own) else { return Ok(()) };
         let Client::Datagrams(datagrams) = self.shared.client(&pending_peer.address, found?, &pending_peer.options)?
         else {
             return Err(io::Error::other("a stream transport cannot replace a datagram transport"));
         };
         pending_peer.found.set(Some(datagrams)).ok();
-        *peer = None;
+        entry.peer = None;
         self.shared.registry.add(socket.datagrams.source(), key.index as usize, false)?;
         // A sender that finds the socket full from now on registers with epoll, which knows the
         // socket by now.
         if socket.take_waiting() {
-            self.outbox.push_back(Event::Drained(Endpoint::new(key)));
+            self.outbox.push(Event::Drained(Endpoint::new(key)));
         }
         Ok(())
     }
@@ -63,8 +61,8 @@ impl<S> Node<S> {
     /// The same for a connection.
     fn host_found(&mut self, key: Key, of: &Weak<Connection>, found: io::Result<Vec<SocketAddr>>) {
         let Some(incoming) = self.stream_of(key, of.as_ptr()) else { return };
-        let Some(Origin::Connecting(connecting)) = incoming.opening.take() else { return };
-        let Connecting { address, options, .. } = *connecting;
+        let Some(Attempt { origin: Origin::Connecting(connecting), .. }) = incoming.life.attempt() else { return };
+        let (address, options) = (connecting.address.clone(), connecting.options.clone());
         let begun = found.and_then(|to| self.connect_replacement(key, &address, to, &options));
         if let Err(error) = begun {
             self.close_or_reconnect(key, Reason::NotConnected(error));

@@ -6,14 +6,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Entry, Node};
+use super::Node;
+use super::entry::{Accepting, DatagramEntry, Entry, ListenerEntry};
 use crate::Address;
 use crate::codec::Decoder;
 use crate::connection::Flushed;
 use crate::event::{Endpoint, Event, Reason};
-use crate::incoming::{Incoming, Sending};
+use crate::incoming::{Attempt, Incoming, Sending};
+use crate::new_endpoint::{NewConnection, Origin};
 use crate::reconnecting::ReconnectState;
-use crate::shared::{NewConnection, Origin, Resource};
+use crate::resource::Resource;
 use crate::slab::Key;
 use crate::trace;
 use crate::transport::{Link, Listener, Options};
@@ -36,11 +38,13 @@ impl<S> Node<S> {
         let mut incoming = Incoming::new(key, connection, decoder, origin, self.clock);
         // Take over what was requested while its predecessor was in its place.
         if let Some(before) = self.stream(key) {
-            incoming.farewell = before.farewell.take();
+            if let (Some(attempt), Some(before)) = (incoming.life.attempt(), before.life.attempt()) {
+                attempt.farewell = before.farewell.take();
+            }
             incoming.sending = before.sending;
-            incoming.paused = before.paused;
+            incoming.reading.set_paused(before.reading.is_paused());
             incoming.reconnect = before.reconnect.take();
-        } else if let Some(Origin::Connecting(connecting)) = &incoming.opening {
+        } else if let Some(Origin::Connecting(connecting)) = incoming.life.never_open() {
             incoming.reconnect = ReconnectState::new(&connecting.address, &connecting.options).map(Box::new);
         }
         self.set(key.index as usize, Entry::Stream(Box::new(incoming)));
@@ -51,19 +55,8 @@ impl<S> Node<S> {
     pub(super) fn watch(&mut self, key: Key) {
         let resources = self.shared.resources.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         let entry = match resources.get(key) {
-            Some(Resource::Datagrams(socket)) => {
-                Entry::Datagrams { key, socket: socket.clone(), ready: false, paused: false, peer: None }
-            }
-            Some(Resource::Listener(bound)) => Entry::Listener {
-                key,
-                bound: bound.clone(),
-                ready: false,
-                paused: false,
-                backing_off: false,
-                limited: false,
-                rate_window_start: self.clock,
-                accepted: 0,
-            },
+            Some(Resource::Datagrams(socket)) => Entry::Datagrams(DatagramEntry::new(key, socket.clone())),
+            Some(Resource::Listener(bound)) => Entry::Listener(ListenerEntry::new(key, bound.clone(), self.clock)),
             _ => return,
         };
         drop(resources);
@@ -74,22 +67,15 @@ impl<S> Node<S> {
     /// Accepts waiting connections, within the limits.
     pub(super) fn accept(&mut self, index: usize) {
         let free = self.shared.limits.connections.saturating_sub(self.shared.connections());
-        let Some(Some(Entry::Listener { key, bound, rate_window_start, accepted, ready, .. })) =
-            self.entries.get_mut(index)
-        else {
-            return;
-        };
-        if self.clock.duration_since(*rate_window_start) >= Duration::from_secs(1) {
-            (*rate_window_start, *accepted) = (self.clock, 0);
-        }
-        let allowed = free.min(self.shared.limits.accepts.saturating_sub(*accepted) as usize);
-        let (key, bound) = (*key, bound.clone());
+        let Some(Some(Entry::Listener(listener))) = self.entries.get_mut(index) else { return };
+        let left = listener.rate.left(self.clock, self.shared.limits.accepts);
+        let allowed = free.min(left as usize);
+        let (key, bound) = (listener.key, listener.bound.clone());
         let mut links = Vec::with_capacity(ACCEPTED_AT_ONCE.min(allowed));
         let end = accept(&*bound.listener, allowed, &mut links);
-        *accepted += links.len() as u32;
-        if end == AcceptEnd::More {
-            *ready = true;
-            self.later.push_back(index);
+        listener.rate.count(links.len() as u32);
+        if end == AcceptEnd::More && listener.reading.queue() {
+            self.turns.push_later(index);
         }
         let mut backs_off = end == AcceptEnd::RetryLater;
         for link in links {
@@ -105,8 +91,8 @@ impl<S> Node<S> {
         }
         if backs_off {
             self.back_off(key);
-        } else if let Some(Some(Entry::Listener { limited, .. })) = self.entries.get_mut(index) {
-            *limited = false;
+        } else if let Some(Some(Entry::Listener(listener))) = self.entries.get_mut(index) {
+            listener.accepting = Accepting::Freely;
         }
     }
 
@@ -123,7 +109,7 @@ impl<S> Node<S> {
     /// Notes the peer's address, if the transport itself has a handshake.
     fn note_peer(&mut self, key: Key) {
         if let Some(incoming) = self.stream(key)
-            && let Some(Origin::Accepted { peer: peer @ None, .. }) = &mut incoming.opening
+            && let Some(Attempt { origin: Origin::Accepted { peer: peer @ None, .. }, .. }) = incoming.life.attempt()
         {
             *peer = incoming.connection.link.peer().map(Arc::new);
         }
@@ -132,15 +118,12 @@ impl<S> Node<S> {
     /// Stops accepting for a while. A timer resumes it, because epoll does not report connections
     /// that wait already.
     pub(super) fn back_off(&mut self, key: Key) {
-        if let Some(Some(Entry::Listener { backing_off, .. })) = self.entries.get_mut(key.index as usize)
-            && mem::replace(backing_off, true)
-        {
-            return;
-        }
-        if let Some(Some(Entry::Listener { limited, .. })) = self.entries.get_mut(key.index as usize)
-            && !mem::replace(limited, true)
-        {
-            trace::backing_off(Endpoint::new(key));
+        let Some(Some(Entry::Listener(listener))) = self.entries.get_mut(key.index as usize) else { return };
+        match listener.back_off() {
+            Accepting::BackingOff => return,
+            // Reported once until it has accepted all that waited.
+            Accepting::CatchingUp => {}
+            Accepting::Freely => trace::backing_off(Endpoint::new(key)),
         }
         self.schedule(self.clock + ACCEPT_BACKOFF, key);
     }
@@ -151,7 +134,7 @@ impl<S> Node<S> {
         let reads_ahead = !incoming.connection.link.short_read_is_last();
         match incoming.connection.link.connected() {
             Ok(()) => {
-                incoming.linked = true;
+                incoming.life.link_connected();
                 // A WebSocket is open only after its handshake.
                 if !matches!(incoming.decoder, Decoder::WebSocket(_)) {
                     self.open(key);
@@ -175,8 +158,8 @@ impl<S> Node<S> {
     pub(super) fn open(&mut self, key: Key) {
         let clock = self.clock;
         let Some(incoming) = self.stream(key) else { return };
-        let Some(origin) = incoming.opening.take() else { return };
-        incoming.since = clock;
+        let Some(Attempt { origin, farewell }) = incoming.life.open() else { return };
+        incoming.activity.begin_at(clock);
         incoming.partial.since = None;
         if let Some(reconnect) = &mut incoming.reconnect {
             reconnect.succeeded();
@@ -185,7 +168,7 @@ impl<S> Node<S> {
         let opened = connection.open();
         let endpoint = Endpoint::new(key);
         self.count_open(&connection);
-        self.outbox.push_back(match origin {
+        self.outbox.push(match origin {
             Origin::Connecting(_) => {
                 trace::connected(endpoint);
                 Event::Connected(endpoint)
@@ -198,14 +181,13 @@ impl<S> Node<S> {
         });
         self.arm(key);
         match opened {
-            Ok(Flushed::Empty { notify: true }) => self.outbox.push_back(Event::Drained(endpoint)),
+            Ok(Flushed::Empty { notify: true }) => self.outbox.push(Event::Drained(endpoint)),
             Ok(_) => {}
             Err(error) => return self.send_failed(key, error),
         }
-        let Some(incoming) = self.stream(key) else { return };
-        if let Some(farewell) = incoming.farewell.take() {
+        if let Some(farewell) = farewell {
             self.end(key, Reason::Closed, &farewell);
-        } else if incoming.sending == Sending::Finishing {
+        } else if self.stream(key).is_some_and(|incoming| incoming.sending == Sending::Finishing) {
             self.finish(key);
         }
     }
@@ -213,7 +195,7 @@ impl<S> Node<S> {
     /// Handles a failed connection attempt: tries the host's next address, if there is one.
     pub(super) fn connect_failed(&mut self, key: Key, error: io::Error) {
         let Some(incoming) = self.stream(key) else { return };
-        if let Some(Origin::Connecting(connecting)) = &mut incoming.opening
+        if let Some(Attempt { origin: Origin::Connecting(connecting), .. }) = incoming.life.attempt()
             && !connecting.others.is_empty()
         {
             let others = mem::take(&mut connecting.others);

@@ -10,7 +10,7 @@ use crate::incoming::after;
 use crate::lifecycle::Stage;
 #[cfg(doc)]
 use crate::limits::Limits;
-use crate::shared::lock;
+use crate::lock::lock;
 use crate::slab::Key;
 
 /// The status code of a closing frame that says "going away": RFC 6455, section 7.4.1.
@@ -51,7 +51,7 @@ impl<S> Node<S> {
             return;
         }
         for key in self.keys() {
-            if self.stream(key).is_some_and(|incoming| incoming.ending.is_some()) {
+            if self.stream(key).is_some_and(|incoming| incoming.life.is_ending()) {
                 self.finish_end(key);
             } else {
                 self.close_or_reconnect(key, Reason::Closed);
