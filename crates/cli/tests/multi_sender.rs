@@ -39,7 +39,12 @@ fn every_way_that_has_writers_connections_or_producers_is_verified() {
     for record in &runs {
         for instance in list(&record["instances"]) {
             let figures = &instance["outcome"]["measured"];
-            assert!(figures["messages"].as_u64() > Some(0) && figures["breach"].is_null(), "{instance}");
+            assert!(figures["breach"].is_null(), "{instance}");
+            if figures["messages"].as_u64() == Some(0) {
+                // Beside other busy programs an instance may receive nothing.
+                assert!(!figures["discarded"]["other_load"].is_null(), "{instance}");
+                continue;
+            }
             let case = &record["entrants"][instance["entrant"].as_u64().unwrap() as usize]["case"];
             let text = |of: &Value| of.as_str().expect("a name").to_owned();
             measured.insert((text(&case["mechanism"]), text(&case["cell"]["pattern"])));
