@@ -3,26 +3,29 @@
 #[cfg(feature = "tokio")]
 mod async_node;
 mod counting;
+mod deadline_heap;
 mod deadlines;
 mod delivery;
 mod ending;
+mod entry;
 mod half;
 mod lost;
 mod names;
 mod opening;
 #[cfg(test)]
 mod orders;
+mod outbox;
 mod pausing;
 mod polling;
+mod reader;
 mod reading;
 mod shutdown;
+mod turns;
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::mem;
-use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,18 +33,20 @@ use std::time::{Duration, Instant};
 
 #[cfg(feature = "tokio")]
 pub use self::async_node::AsyncNode;
+use self::deadline_heap::DeadlineHeap;
+use self::entry::Entry;
+use self::outbox::Outbox;
 use self::polling::Polling;
+use self::reader::Reader;
+use self::turns::Turns;
 use crate::backend::{Backend, BackendPair, Ready, epoll};
 use crate::codec::Kind;
 use crate::connection::{Connection, Flushed};
-use crate::datagrams::Socket;
-use crate::event::{AcceptFailure, Endpoint, Event, Reason};
+use crate::event::{Endpoint, Event, Reason};
 use crate::handle::Handle;
-use crate::incoming::{Incoming, MessageLocation, SHARED, Window, after};
+use crate::incoming::{Incoming, MessageLocation, after};
 use crate::limits::Limits;
-use crate::run::Run;
-use crate::shared::{BoundListener, Command, PendingPeer, Shared, lock};
-use crate::signals::Timer;
+use crate::shared::{Command, Shared, lock};
 use crate::slab::Key;
 use crate::slice::TimeSlice;
 use crate::transport::{Inproc, Tcp, Transport, Udp, Unix};
@@ -75,73 +80,17 @@ pub struct Node<S = ()> {
     backend: Box<dyn Backend>,
     ready: Vec<Ready>,
     entries: Vec<Option<Entry>>,
-    /// The read buffer that all connections share, one after the other.
-    buffer: Vec<u8>,
-    /// The connection that is being read, and what of the buffer is its own.
-    current: Option<(usize, Window)>,
-    /// Further complete messages of that connection, behind the last delivered one. They are
-    /// delivered before any other event.
-    run: Option<Run>,
-    /// Where the last delivered message lies, if outside the shared buffer.
-    lent: Option<(usize, MessageLocation)>,
-    /// The start of an incomplete message that stays in the shared buffer until another connection
-    /// is read: its connection and its range.
-    partial: Option<(usize, Range<usize>)>,
-    /// How many requests to close were handled: see [`CloseRequests`](crate::shared::CloseRequests).
-    closes_seen: u32,
-    /// The time of the connection that is being read.
-    slice: TimeSlice,
-    /// Entries to be read in this turn, and those whose turn goes on behind all others that are
-    /// ready.
-    now: VecDeque<usize>,
-    later: VecDeque<usize>,
-    /// Events that are ready to be delivered.
-    outbox: VecDeque<Event<'static, S>>,
-    /// Delayed signals whose time has come. They are delivered behind `outbox`, unless they are
-    /// cancelled before.
-    due_signals: VecDeque<Timer>,
-    /// For each `AcceptFailed` in the outbox what is to be reported, in the same order. The last one
-    /// that was reported is kept apart, because its event borrows it.
-    failures: VecDeque<AcceptFailure>,
-    failure: Option<Box<AcceptFailure>>,
-    deadlines: BinaryHeap<Reverse<(Instant, Key)>>,
+    reader: Reader,
+    turns: Turns,
+    outbox: Outbox<S>,
+    deadlines: DeadlineHeap,
+    /// The time as of the last look at the clock.
     clock: Instant,
     polling: Polling,
+    /// How many requests to close were handled: see [`CloseRequests`](crate::shared::CloseRequests).
+    closes_seen: u32,
     /// Set while the node shuts down: when the rest is cut.
     shutdown_at: Option<Instant>,
-}
-
-/// What an index of the node stands for.
-enum Entry {
-    Stream(Box<Incoming>),
-    Datagrams {
-        key: Key,
-        socket: Arc<Socket>,
-        ready: bool,
-        paused: bool,
-        /// Set while the peer's host name is being resolved.
-        peer: Option<Box<PendingPeer>>,
-    },
-    Listener {
-        key: Key,
-        bound: Arc<BoundListener>,
-        ready: bool,
-        paused: bool,
-        backing_off: bool,
-        /// It has backed off since it last accepted all that waited.
-        limited: bool,
-        rate_window_start: Instant,
-        accepted: u32,
-    },
-}
-
-impl Entry {
-    fn key(&self) -> Key {
-        match self {
-            Entry::Stream(incoming) => incoming.key,
-            Entry::Datagrams { key, .. } | Entry::Listener { key, .. } => *key,
-        }
-    }
 }
 
 /// The next event to deliver, or where the next message lies.
@@ -174,7 +123,7 @@ impl<S> Node<S> {
     pub(crate) fn with_backend((backend, registry): BackendPair, limits: Limits) -> Node<S> {
         // With a read budget of 0 no turn would ever end.
         let limits = Limits { read_budget: limits.read_budget.max(1), ..limits };
-        let slice = TimeSlice::new(limits.time_slice);
+        let (reader, now) = (Reader::new(TimeSlice::new(limits.time_slice)), Instant::now());
         let transports: [(&str, Arc<dyn Transport>); _] = [
             ("inproc", Arc::new(Inproc)),
             ("tcp", Arc::new(Tcp)),
@@ -189,22 +138,13 @@ impl<S> Node<S> {
             backend,
             ready: Vec::new(),
             entries: Vec::new(),
-            buffer: vec![0; SHARED],
-            current: None,
-            run: None,
-            lent: None,
-            partial: None,
+            reader,
+            turns: Turns::default(),
+            outbox: Outbox::new(),
+            deadlines: DeadlineHeap::default(),
+            clock: now,
+            polling: Polling::new(now),
             closes_seen: 0,
-            slice,
-            now: VecDeque::new(),
-            later: VecDeque::new(),
-            outbox: VecDeque::new(),
-            due_signals: VecDeque::new(),
-            failures: VecDeque::new(),
-            failure: None,
-            deadlines: BinaryHeap::new(),
-            clock: Instant::now(),
-            polling: Polling::new(Instant::now()),
             shutdown_at: None,
         }
     }
@@ -253,9 +193,7 @@ impl<S> Node<S> {
     /// readiness and deadlines.
     fn turn(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.signals();
-        let has_events = !self.outbox.is_empty() || !self.due_signals.is_empty();
-        let busy = has_events || !self.now.is_empty() || !self.later.is_empty();
-        if busy {
+        if !self.outbox.is_empty() || !self.turns.is_empty() {
             self.look()?;
         } else if !self.try_last()? {
             let since = self.clock;
@@ -265,7 +203,7 @@ impl<S> Node<S> {
         }
         self.handle_readiness();
         // Those that have just become ready come first.
-        self.now.append(&mut self.later);
+        self.turns.add_later();
         self.deadlines();
         self.cut_shutdown();
         Ok(())
@@ -286,7 +224,9 @@ impl<S> Node<S> {
     /// Schedules a read of the last active connection instead of a wait, if that is likely to find
     /// something. Returns whether it did.
     fn try_last(&mut self) -> io::Result<bool> {
-        let Some(read) = self.polling.direct_read(self.clock, self.slice.limit()) else { return Ok(false) };
+        let Some(read) = self.polling.direct_read(self.clock, self.reader.slice.limit()) else {
+            return Ok(false);
+        };
         if read.polls {
             self.look()?;
         }
@@ -330,19 +270,19 @@ impl<S> Node<S> {
     fn signals(&mut self) {
         let mut signals = lock(&self.shared.signals);
         let mut urgent: Vec<_> = signals.urgent.drain(..).collect();
-        self.outbox.extend(signals.usual.drain(..).map(Event::Signal));
+        signals.usual.drain(..).for_each(|signal| self.outbox.push(Event::Signal(signal)));
         // Every turn begins without any, because they are delivered before the next one.
-        self.due_signals.extend(signals.due(self.clock));
+        self.outbox.push_due(signals.due(self.clock));
         drop(signals);
         while let Some(signal) = urgent.pop() {
-            self.outbox.push_front(Event::Signal(signal));
+            self.outbox.push_first(Event::Signal(signal));
         }
     }
 
     /// Takes the next delayed signal that is due and was not cancelled.
     #[inline]
     pub(super) fn take_due_signal(&mut self) -> Option<S> {
-        while let Some(timer) = self.due_signals.pop_front() {
+        while let Some(timer) = self.outbox.pop_due() {
             let signal = lock(&self.shared.signals).take_timed(timer);
             if signal.is_some() {
                 return signal;
@@ -391,10 +331,7 @@ impl<S> Node<S> {
     /// Forgets what was read from an entry that is removed or replaced.
     fn forget_reads(&mut self, index: usize) {
         self.count_run();
-        self.current.take_if(|(of, _)| *of == index);
-        self.run.take_if(|run| run.from.key.index as usize == index);
-        self.lent.take_if(|(of, _)| *of == index);
-        self.partial.take_if(|(of, _)| *of == index);
+        self.reader.forget(index);
     }
 
     fn stream(&mut self, key: Key) -> Option<&mut Incoming> {
@@ -424,12 +361,12 @@ impl<S> Node<S> {
                     return;
                 }
             }
-            Entry::Datagrams { key, socket, .. } => {
-                if ready.writable && socket.take_waiting() {
-                    self.outbox.push_back(Event::Drained(Endpoint::new(*key)));
+            Entry::Datagrams(datagrams) => {
+                if ready.writable && datagrams.socket.take_waiting() {
+                    self.outbox.push(Event::Drained(Endpoint::new(datagrams.key)));
                 }
             }
-            Entry::Listener { .. } => {}
+            Entry::Listener(_) => {}
         }
         if ready.readable {
             self.will_read(ready.index);
@@ -438,15 +375,10 @@ impl<S> Node<S> {
 
     /// Schedules an entry for reading in this turn, at most once.
     fn will_read(&mut self, index: usize) {
-        let Some(Some(entry)) = self.entries.get_mut(index) else { return };
-        let is_new = match entry {
-            Entry::Stream(incoming) => !incoming.is_paused() && incoming.reading.queue(),
-            Entry::Datagrams { ready, paused, .. } | Entry::Listener { ready, paused, .. } => {
-                !*paused && !mem::replace(ready, true)
-            }
-        };
-        if is_new {
-            self.now.push_back(index);
+        if let Some(Some(entry)) = self.entries.get_mut(index)
+            && entry.queue_read()
+        {
+            self.turns.push(index);
         }
     }
 
@@ -458,7 +390,7 @@ impl<S> Node<S> {
             Ok(Flushed::Waiting) => true,
             Ok(Flushed::Empty { notify }) => {
                 if notify {
-                    self.outbox.push_back(Event::Drained(Endpoint::new(key)));
+                    self.outbox.push(Event::Drained(Endpoint::new(key)));
                 }
                 self.continue_finish(key)
             }

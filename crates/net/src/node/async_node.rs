@@ -107,7 +107,7 @@ impl<S> AsyncNode<S> {
             if self.node.shared.stopped.swap(false, Ordering::SeqCst) {
                 return Ok(None);
             }
-            if !self.node.later.is_empty() || self.node.backend.may_have_more() {
+            if self.node.turns.has_later() || self.node.backend.may_have_more() {
                 continue;
             }
             // If the call is cancelled here, the node counts as asleep until the next call. The

@@ -11,10 +11,10 @@ impl<S> Node<S> {
     /// Counts the messages of the run so far. While a run is delivered, they are counted in the run
     /// itself, which is at hand.
     pub(super) fn count_run(&mut self) {
-        let Some(run) = &mut self.run else { return };
+        let Some(run) = &mut self.reader.run else { return };
         let received = match self.entries.get(run.from.key.index as usize) {
             Some(Some(Entry::Stream(incoming))) => incoming.connection.received(),
-            Some(Some(Entry::Datagrams { socket, .. })) => &socket.tally.received,
+            Some(Some(Entry::Datagrams(datagrams))) => &datagrams.socket.tally.received,
             _ => return,
         };
         received.messages.add(run.take_uncounted().into());

@@ -1,13 +1,14 @@
 //! Timers: handshakes, incomplete messages, idle connections, closes and reconnects.
 
-use std::cmp::Reverse;
 use std::io::ErrorKind;
 use std::mem;
 use std::time::{Duration, Instant};
 
-use super::{Entry, Node};
+use super::Node;
+use super::entry::{Accepting, Entry};
 use crate::event::{Late, Reason};
 use crate::incoming::{Armed, Deadline};
+use crate::limits::Limits;
 use crate::shared::Origin;
 use crate::slab::Key;
 
@@ -27,38 +28,27 @@ impl<S> Node<S> {
 
     /// Schedules a deadline.
     pub(super) fn schedule(&mut self, at: Instant, key: Key) {
-        self.deadlines.push(Reverse((at, key)));
-        // Deadlines of removed connections would otherwise stay here until they are due.
-        if self.deadlines.len() > 1024 + 4 * self.entries.len() {
-            let entries = &self.entries;
-            self.deadlines.retain(|Reverse((at, key))| match &entries.get(key.index as usize) {
-                Some(Some(Entry::Stream(incoming))) => incoming.key == *key && incoming.armed.at() == Some(*at),
-                Some(Some(
-                    Entry::Listener { key: entry_key, .. } | Entry::Datagrams { key: entry_key, peer: Some(_), .. },
-                )) => entry_key == key,
-                _ => false,
-            });
-        }
+        self.deadlines.push(at, key);
+        let entries = &self.entries;
+        self.deadlines.prune(entries.len(), |at, key| match entries.get(key.index as usize) {
+            Some(Some(entry)) => entry.awaits(key, at),
+            _ => false,
+        });
     }
 
     /// Returns the earliest valid deadline. Drops or reschedules outdated ones before it, because
     /// they would wake the node for nothing.
     pub(super) fn next_deadline(&mut self) -> Option<Instant> {
-        while let Some(Reverse((at, key))) = self.deadlines.peek().copied() {
-            match self.entries.get_mut(key.index as usize) {
-                Some(Some(
-                    Entry::Listener { key: entry_key, .. } | Entry::Datagrams { key: entry_key, peer: Some(_), .. },
-                )) if *entry_key == key => {
-                    return Some(at);
-                }
-                Some(Some(Entry::Stream(incoming))) if incoming.key == key && incoming.armed.at() == Some(at) => {
-                    if incoming.due(&self.shared.limits).is_some_and(|(due, _)| due <= at) {
+        while let Some((at, key)) = self.deadlines.earliest() {
+            match self.entries.get(key.index as usize) {
+                Some(Some(entry)) if entry.awaits(key, at) => {
+                    if !is_postponed(entry, at, &self.shared.limits) {
                         return Some(at);
                     }
                     self.deadlines.pop();
                     self.rearm(key);
                 }
-                _ => drop(self.deadlines.pop()),
+                _ => self.deadlines.pop(),
             }
         }
         None
@@ -73,38 +63,41 @@ impl<S> Node<S> {
 
     /// Handles the deadlines that have passed.
     pub(super) fn deadlines(&mut self) {
-        while let Some(Reverse((at, key))) = self.deadlines.peek().copied()
+        while let Some((at, key)) = self.deadlines.earliest()
             && at <= self.clock
         {
             self.deadlines.pop();
             let index = key.index as usize;
             match self.entries.get_mut(index) {
-                Some(Some(Entry::Listener { key: entry_key, backing_off, .. })) if *entry_key == key => {
-                    *backing_off = false;
-                    self.will_read(index);
-                }
-                Some(Some(Entry::Datagrams { key: entry_key, peer: Some(_), .. })) if *entry_key == key => {
-                    self.close_or_reconnect(key, Reason::Late(Late::Handshake));
-                }
-                Some(Some(Entry::Stream(incoming))) if incoming.key == key && incoming.armed.at() == Some(at) => {
-                    let is_extended = mem::take(&mut incoming.armed).is_extended();
-                    incoming.note_writes();
-                    match incoming.due(&self.shared.limits) {
-                        // Data that arrived while the node was busy elsewhere is read first. This
-                        // extends the deadline once, by 1 ms.
-                        Some((due, Deadline::Late(_)))
-                            if due <= self.clock && incoming.reading.is_queued() && !is_extended =>
-                        {
-                            let soon = self.clock + Duration::from_millis(1);
-                            incoming.armed = Armed::Extended(soon);
-                            self.schedule(soon, key);
-                        }
-                        Some((due, deadline)) if due <= self.clock => self.deadline_passed(key, deadline),
-                        _ => self.rearm(key),
+                Some(Some(entry)) if entry.awaits(key, at) => match entry {
+                    Entry::Stream(_) => self.stream_deadline(key),
+                    Entry::Datagrams(_) => self.close_or_reconnect(key, Reason::Late(Late::Handshake)),
+                    Entry::Listener(listener) => {
+                        listener.accepting = Accepting::CatchingUp;
+                        self.will_read(index);
                     }
-                }
+                },
                 _ => {}
             }
+        }
+    }
+
+    /// Handles the armed deadline of a connection, which has passed.
+    fn stream_deadline(&mut self, key: Key) {
+        let clock = self.clock;
+        let Some(Some(Entry::Stream(incoming))) = self.entries.get_mut(key.index as usize) else { return };
+        let is_extended = mem::take(&mut incoming.armed).is_extended();
+        incoming.note_writes();
+        match incoming.due(&self.shared.limits) {
+            // Data that arrived while the node was busy elsewhere is read first. This extends the
+            // deadline once, by 1 ms.
+            Some((due, Deadline::Late(_))) if due <= clock && incoming.reading.is_queued() && !is_extended => {
+                let soon = clock + Duration::from_millis(1);
+                incoming.armed = Armed::Extended(soon);
+                self.schedule(soon, key);
+            }
+            Some((due, deadline)) if due <= clock => self.deadline_passed(key, deadline),
+            _ => self.rearm(key),
         }
     }
 
@@ -128,14 +121,22 @@ impl<S> Node<S> {
     }
 }
 
+/// Whether the deadline that an entry scheduled for this time is later by now.
+fn is_postponed(entry: &Entry, at: Instant, limits: &Limits) -> bool {
+    match entry {
+        Entry::Stream(incoming) => incoming.due(limits).is_none_or(|(due, _)| due > at),
+        Entry::Datagrams(_) | Entry::Listener(_) => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
     use std::net::TcpStream;
 
     use super::*;
+    use crate::Endpoint;
     use crate::event::Event;
-    use crate::{Endpoint, Limits};
 
     const PATIENCE: Duration = Duration::from_secs(60);
     /// Longer than any test takes.
@@ -171,7 +172,7 @@ mod tests {
             let mut node = node(None);
             to_itself(&mut node, scheme);
             assert_eq!(node.next_deadline(), None, "{scheme}");
-            assert!(node.deadlines.is_empty(), "{scheme}");
+            assert_eq!(node.deadlines.earliest(), None, "{scheme}");
         }
     }
 
@@ -275,7 +276,7 @@ mod tests {
     fn pass_deadline(node: &mut Node<()>) -> Option<String> {
         node.clock = node.next_deadline().expect("there is a deadline");
         node.deadlines();
-        node.outbox.pop_front().map(|event| match event {
+        node.outbox.pop().map(|event| match event {
             Event::Closed { reason, .. } => reason.to_string(),
             other => panic!("{other:?}"),
         })

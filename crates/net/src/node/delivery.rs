@@ -83,10 +83,10 @@ impl<S> Node<S> {
     #[inline(always)]
     pub fn next(&mut self, timeout: Option<Duration>) -> io::Result<Option<Event<'_, S>>> {
         if !self.must_close()
-            && let Some(run) = &mut self.run
-            && let Some(at) = run.next(&mut self.buffer)
+            && let Some(run) = &mut self.reader.run
+            && let Some(at) = run.next(&mut self.reader.buffer)
         {
-            let message = Message { bytes: Bytes::Lent(&self.buffer[at]), kind: Kind::Binary };
+            let message = Message { bytes: Bytes::Lent(&self.reader.buffer[at]), kind: Kind::Binary };
             return Ok(Some(Event::Message(run.from, message)));
         }
         self.next_of_all(timeout)
@@ -106,24 +106,23 @@ impl<S> Node<S> {
         on_event: &mut impl FnMut(Event<'_, S>) -> ControlFlow<()>,
         count: &mut usize,
     ) -> ControlFlow<()> {
-        let Some(run) = &mut self.run else { return ControlFlow::Continue(()) };
+        let Some(run) = &mut self.reader.run else { return ControlFlow::Continue(()) };
         let close_requests = &self.shared.close_requests;
         while close_requests.count() == self.closes_seen
-            && let Some(at) = run.next(&mut self.buffer)
+            && let Some(at) = run.next(&mut self.reader.buffer)
         {
             *count += 1;
-            on_event(Event::Message(run.from, Message { bytes: Bytes::Lent(&self.buffer[at]), kind: Kind::Binary }))?;
+            on_event(Event::Message(
+                run.from,
+                Message { bytes: Bytes::Lent(&self.reader.buffer[at]), kind: Kind::Binary },
+            ))?;
         }
         ControlFlow::Continue(())
     }
 
     pub(super) fn make_event(&mut self, next: Next<S>) -> Event<'_, S> {
         match next {
-            Next::Event(Event::AcceptFailed(placeholder)) => {
-                self.failure = self.failures.pop_front().map(Box::new);
-                Event::AcceptFailed(self.failure.as_deref().unwrap_or(placeholder))
-            }
-            Next::Event(event) => event,
+            Next::Event(event) => self.outbox.lend(event),
             Next::Message(from, place, kind) => Event::Message(from, self.message(from, place, kind)),
         }
     }
@@ -134,7 +133,7 @@ impl<S> Node<S> {
         let at: Range<usize> = match place {
             MessageLocation::Shared(at) => at,
             MessageLocation::Buffered | MessageLocation::Assembled => {
-                self.lent = Some((index, place.clone()));
+                self.reader.lent = Some((index, place.clone()));
                 let Some(Some(Entry::Stream(incoming))) = self.entries.get_mut(index) else {
                     unreachable!("its message has just been read")
                 };
@@ -145,7 +144,7 @@ impl<S> Node<S> {
                 return Message { bytes: Bytes::Whole(owner), kind };
             }
         };
-        Message { bytes: Bytes::Lent(&self.buffer[at]), kind }
+        Message { bytes: Bytes::Lent(&self.reader.buffer[at]), kind }
     }
 
     /// Runs turns until there is an event to deliver or the timeout passes.
@@ -182,33 +181,29 @@ impl<S> Node<S> {
         if self.must_close() {
             self.commands();
         }
-        if let Some(run) = &mut self.run {
-            if let Some(at) = run.next(&mut self.buffer) {
+        if let Some(run) = &mut self.reader.run {
+            if let Some(at) = run.next(&mut self.reader.buffer) {
                 return Some(Next::Message(run.from, MessageLocation::Shared(at), Kind::Binary));
             }
-            let (start, delivered) = (run.start(), run.delivered());
-            self.slice.count(delivered);
-            if let Some((_, window)) = &mut self.current {
-                window.go_on_at(start);
-            }
+            self.reader.slice.count(run.delivered());
             self.count_run();
-            self.run = None;
+            self.reader.end_run();
         }
-        if let Some((index, place)) = self.lent.take()
+        if let Some((index, place)) = self.reader.lent.take()
             && let Some(Some(Entry::Stream(incoming))) = self.entries.get_mut(index)
         {
             incoming.release_delivered(&place);
         }
         loop {
-            if let Some(event) = self.outbox.pop_front() {
+            if let Some(event) = self.outbox.pop() {
                 return Some(Next::Event(event));
             }
             if let Some(signal) = self.take_due_signal() {
                 return Some(Next::Event(Event::Signal(signal)));
             }
-            if let Some((index, window)) = self.current.take() {
-                if self.slice.is_over() {
-                    self.current = Some((index, window));
+            if let Some((index, window)) = self.reader.current.take() {
+                if self.reader.slice.is_over() {
+                    self.reader.current = Some((index, window));
                     self.end_slice_if_others_wait();
                     continue;
                 }
@@ -216,7 +211,7 @@ impl<S> Node<S> {
                     return Some(next);
                 }
             } else {
-                let index = self.now.pop_front()?;
+                let index = self.turns.pop()?;
                 self.begin(index);
             }
         }

@@ -40,11 +40,7 @@ impl<S> Node<S> {
                     None => self.end(key, Reason::Closed, farewell),
                 }
             }
-            Some(Some(Entry::Listener { key: entry_key, .. } | Entry::Datagrams { key: entry_key, .. }))
-                if *entry_key == key =>
-            {
-                self.close_or_reconnect(key, Reason::Closed);
-            }
+            Some(Some(entry)) if entry.key() == key => self.close_or_reconnect(key, Reason::Closed),
             _ => {}
         }
     }
@@ -142,10 +138,8 @@ impl<S> Node<S> {
     /// discarded.
     fn end_run(&mut self, key: Key) {
         self.count_run();
-        if let Some(run) = self.run.take_if(|run| run.from.key == key)
-            && let Some((_, window)) = &mut self.current
-        {
-            window.go_on_at(run.start());
+        if self.reader.run.as_ref().is_some_and(|run| run.from.key == key) {
+            self.reader.end_run();
         }
     }
 
@@ -215,13 +209,10 @@ impl<S> Node<S> {
     /// Reports the end of an endpoint: as a failure of a listener if it was not accepted yet.
     fn push_end(&mut self, key: Key, failure: Option<(Endpoint, Option<Address>)>, reason: Reason) {
         let endpoint = Endpoint::new(key);
-        self.outbox.push_back(match failure {
-            Some((listener, peer)) => {
-                self.failures.push_back(AcceptFailure { endpoint, listener, peer, reason });
-                Event::AcceptFailed(AcceptFailure::PLACEHOLDER)
-            }
-            None => Event::Closed { endpoint, reason },
-        });
+        match failure {
+            Some((listener, peer)) => self.outbox.push_failure(AcceptFailure { endpoint, listener, peer, reason }),
+            None => self.outbox.push(Event::Closed { endpoint, reason }),
+        }
     }
 
     /// Removes an endpoint, and reports the reason unless it was reported before.
@@ -240,16 +231,16 @@ impl<S> Node<S> {
                 // explicitly.
                 incoming.connection.link.finish().ok();
             }
-            Entry::Datagrams { socket, peer, .. } => {
-                self.shared.registry.remove(socket.datagrams.source());
-                if let Some(peer) = peer {
+            Entry::Datagrams(datagrams) => {
+                self.shared.registry.remove(datagrams.socket.datagrams.source());
+                if let Some(peer) = &datagrams.peer {
                     // A batch may keep the socket alive for longer.
                     peer.found.set(None).ok();
                 }
             }
-            Entry::Listener { bound, .. } => {
-                self.shared.registry.remove(bound.listener.source());
-                bound.listener.close();
+            Entry::Listener(listener) => {
+                self.shared.registry.remove(listener.bound.listener.source());
+                listener.bound.listener.close();
             }
         }
         let failure = match &entry {

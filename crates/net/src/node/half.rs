@@ -68,7 +68,7 @@ impl<S> Node<S> {
             && !incoming.connection.link.is_deserted();
         if stays_half_open {
             if incoming.life.finish_peer() {
-                self.outbox.push_back(Event::Finished(Endpoint::new(key)));
+                self.outbox.push(Event::Finished(Endpoint::new(key)));
             }
         } else if incoming.life.is_peer_finished() && incoming.write_closed == Some(WriteClosed::Error) {
             // A read reports only that the peer has ended its direction, which is known already.

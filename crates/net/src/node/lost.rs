@@ -41,7 +41,7 @@ impl<S> Node<S> {
         self.polling.forget(key.index as usize);
         self.add_connection(key, *begun);
         trace::lost(Endpoint::new(key), &reason, delay);
-        self.outbox.push_back(Event::Lost { endpoint: Endpoint::new(key), reason, unwritten, again_in: delay });
+        self.outbox.push(Event::Lost { endpoint: Endpoint::new(key), reason, unwritten, again_in: delay });
         Ok(())
     }
 

@@ -17,10 +17,10 @@ impl<S> Node<S> {
     /// Adds a datagram socket whose peer's name is being resolved.
     pub(super) fn await_peer(&mut self, key: Key, pending_peer: Box<PendingPeer>) {
         self.watch(key);
-        if let Some(Some(Entry::Datagrams { key: entry_key, peer, .. })) = self.entries.get_mut(key.index as usize)
-            && *entry_key == key
+        if let Some(Some(Entry::Datagrams(datagrams))) = self.entries.get_mut(key.index as usize)
+            && datagrams.key == key
         {
-            *peer = Some(pending_peer);
+            datagrams.peer = Some(pending_peer);
             self.schedule(after(self.clock, self.shared.limits.handshake), key);
         }
     }
@@ -40,22 +40,20 @@ impl<S> Node<S> {
     /// The same for a datagram socket: from now on it can send, and waiting senders get `Drained`.
     fn peer_found(&mut self, key: Key, of: &Weak<Socket>, found: io::Result<Vec<SocketAddr>>) -> io::Result<()> {
         let Some(socket) = of.upgrade() else { return Ok(()) };
-        let Some(Some(Entry::Datagrams { socket: entry_socket, peer, .. })) = self.entries.get_mut(key.index as usize)
-        else {
-            return Ok(());
-        };
-        let Some(pending_peer) = peer.as_ref().filter(|_| Arc::ptr_eq(entry_socket, &socket)) else { return Ok(()) };
+        let Some(Some(Entry::Datagrams(entry))) = self.entries.get_mut(key.index as usize) else { return Ok(()) };
+        let is_own = Arc::ptr_eq(&entry.socket, &socket);
+        let Some(pending_peer) = entry.peer.as_ref().filter(|_| is_own) else { return Ok(()) };
         let Client::Datagrams(datagrams) = self.shared.client(&pending_peer.address, found?, &pending_peer.options)?
         else {
             return Err(io::Error::other("a stream transport cannot replace a datagram transport"));
         };
         pending_peer.found.set(Some(datagrams)).ok();
-        *peer = None;
+        entry.peer = None;
         self.shared.registry.add(socket.datagrams.source(), key.index as usize, false)?;
         // A sender that finds the socket full from now on registers with epoll, which knows the
         // socket by now.
         if socket.take_waiting() {
-            self.outbox.push_back(Event::Drained(Endpoint::new(key)));
+            self.outbox.push(Event::Drained(Endpoint::new(key)));
         }
         Ok(())
     }

@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Entry, Node};
+use super::Node;
+use super::entry::{Accepting, DatagramEntry, Entry, ListenerEntry};
 use crate::Address;
 use crate::codec::Decoder;
 use crate::connection::Flushed;
@@ -53,19 +54,8 @@ impl<S> Node<S> {
     pub(super) fn watch(&mut self, key: Key) {
         let resources = self.shared.resources.read().unwrap_or_else(std::sync::PoisonError::into_inner);
         let entry = match resources.get(key) {
-            Some(Resource::Datagrams(socket)) => {
-                Entry::Datagrams { key, socket: socket.clone(), ready: false, paused: false, peer: None }
-            }
-            Some(Resource::Listener(bound)) => Entry::Listener {
-                key,
-                bound: bound.clone(),
-                ready: false,
-                paused: false,
-                backing_off: false,
-                limited: false,
-                rate_window_start: self.clock,
-                accepted: 0,
-            },
+            Some(Resource::Datagrams(socket)) => Entry::Datagrams(DatagramEntry::new(key, socket.clone())),
+            Some(Resource::Listener(bound)) => Entry::Listener(ListenerEntry::new(key, bound.clone(), self.clock)),
             _ => return,
         };
         drop(resources);
@@ -76,22 +66,15 @@ impl<S> Node<S> {
     /// Accepts waiting connections, within the limits.
     pub(super) fn accept(&mut self, index: usize) {
         let free = self.shared.limits.connections.saturating_sub(self.shared.connections());
-        let Some(Some(Entry::Listener { key, bound, rate_window_start, accepted, ready, .. })) =
-            self.entries.get_mut(index)
-        else {
-            return;
-        };
-        if self.clock.duration_since(*rate_window_start) >= Duration::from_secs(1) {
-            (*rate_window_start, *accepted) = (self.clock, 0);
-        }
-        let allowed = free.min(self.shared.limits.accepts.saturating_sub(*accepted) as usize);
-        let (key, bound) = (*key, bound.clone());
+        let Some(Some(Entry::Listener(listener))) = self.entries.get_mut(index) else { return };
+        let left = listener.rate.left(self.clock, self.shared.limits.accepts);
+        let allowed = free.min(left as usize);
+        let (key, bound) = (listener.key, listener.bound.clone());
         let mut links = Vec::with_capacity(ACCEPTED_AT_ONCE.min(allowed));
         let end = accept(&*bound.listener, allowed, &mut links);
-        *accepted += links.len() as u32;
-        if end == AcceptEnd::More {
-            *ready = true;
-            self.later.push_back(index);
+        listener.rate.count(links.len() as u32);
+        if end == AcceptEnd::More && listener.reading.queue() {
+            self.turns.push_later(index);
         }
         let mut backs_off = end == AcceptEnd::RetryLater;
         for link in links {
@@ -107,8 +90,8 @@ impl<S> Node<S> {
         }
         if backs_off {
             self.back_off(key);
-        } else if let Some(Some(Entry::Listener { limited, .. })) = self.entries.get_mut(index) {
-            *limited = false;
+        } else if let Some(Some(Entry::Listener(listener))) = self.entries.get_mut(index) {
+            listener.accepting = Accepting::Freely;
         }
     }
 
@@ -134,15 +117,12 @@ impl<S> Node<S> {
     /// Stops accepting for a while. A timer resumes it, because epoll does not report connections
     /// that wait already.
     pub(super) fn back_off(&mut self, key: Key) {
-        if let Some(Some(Entry::Listener { backing_off, .. })) = self.entries.get_mut(key.index as usize)
-            && mem::replace(backing_off, true)
-        {
-            return;
-        }
-        if let Some(Some(Entry::Listener { limited, .. })) = self.entries.get_mut(key.index as usize)
-            && !mem::replace(limited, true)
-        {
-            trace::backing_off(Endpoint::new(key));
+        let Some(Some(Entry::Listener(listener))) = self.entries.get_mut(key.index as usize) else { return };
+        match listener.back_off() {
+            Accepting::BackingOff => return,
+            // Reported once until it has accepted all that waited.
+            Accepting::CatchingUp => {}
+            Accepting::Freely => trace::backing_off(Endpoint::new(key)),
         }
         self.schedule(self.clock + ACCEPT_BACKOFF, key);
     }
@@ -187,7 +167,7 @@ impl<S> Node<S> {
         let opened = connection.open();
         let endpoint = Endpoint::new(key);
         self.count_open(&connection);
-        self.outbox.push_back(match origin {
+        self.outbox.push(match origin {
             Origin::Connecting(_) => {
                 trace::connected(endpoint);
                 Event::Connected(endpoint)
@@ -200,7 +180,7 @@ impl<S> Node<S> {
         });
         self.arm(key);
         match opened {
-            Ok(Flushed::Empty { notify: true }) => self.outbox.push_back(Event::Drained(endpoint)),
+            Ok(Flushed::Empty { notify: true }) => self.outbox.push(Event::Drained(endpoint)),
             Ok(_) => {}
             Err(error) => return self.send_failed(key, error),
         }

@@ -1,6 +1,6 @@
 //! Pausing and resuming reads.
 
-use super::{Entry, Node};
+use super::Node;
 use crate::slab::Key;
 
 impl<S> Node<S> {
@@ -8,15 +8,10 @@ impl<S> Node<S> {
     pub(super) fn pause(&mut self, key: Key, pauses: bool) {
         let (index, clock) = (key.index as usize, self.clock);
         match self.entries.get_mut(index) {
-            Some(Some(Entry::Stream(incoming))) if incoming.key == key => {
-                incoming.set_paused(pauses, clock);
-                self.arm(key);
-            }
-            Some(Some(
-                Entry::Datagrams { key: entry_key, paused, .. } | Entry::Listener { key: entry_key, paused, .. },
-            )) if *entry_key == key => *paused = pauses,
+            Some(Some(entry)) if entry.key() == key => entry.set_paused(pauses, clock),
             _ => return,
         }
+        self.arm(key);
         if pauses {
             self.polling.forget(index);
         } else {

@@ -1,10 +1,10 @@
 //! Reading what became ready, one message at a time.
 
-use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::time::Instant;
 
-use super::{Entry, Next, Node};
+use super::entry::{Accepting, DatagramEntry, Entry};
+use super::{Next, Node};
 use crate::codec::{Kind, Rule};
 use crate::event::{Endpoint, Reason};
 use crate::incoming::{MessageLocation, Progress, Window};
@@ -15,8 +15,8 @@ use crate::transport::Received;
 impl<S> Node<S> {
     /// Starts to read an entry, or to accept at it.
     pub(super) fn begin(&mut self, index: usize) {
-        self.slice.begin();
-        if self.partial.as_ref().is_none_or(|(of, _)| *of != index) {
+        self.reader.slice.begin();
+        if self.reader.partial.as_ref().is_none_or(|(of, _)| *of != index) {
             self.move_partial();
         }
         match self.entries.get_mut(index) {
@@ -25,20 +25,20 @@ impl<S> Node<S> {
                 if incoming.is_paused() {
                     return;
                 }
-                let left = self.partial.take().map(|(_, left)| left);
-                let window = incoming.begin(&mut self.buffer, left, &self.shared.limits);
-                self.current = Some((index, window));
+                let left = self.reader.partial.take().map(|(_, left)| left);
+                let window = incoming.begin(&mut self.reader.buffer, left, &self.shared.limits);
+                self.reader.current = Some((index, window));
             }
-            Some(Some(Entry::Datagrams { ready, paused, .. })) => {
-                *ready = false;
-                if *paused {
+            Some(Some(Entry::Datagrams(datagrams))) => {
+                datagrams.reading.begin_turn();
+                if datagrams.reading.is_paused() {
                     return;
                 }
-                self.current = Some((index, Window::of(self.shared.limits.read_budget)));
+                self.reader.current = Some((index, Window::of(self.shared.limits.read_budget)));
             }
-            Some(Some(Entry::Listener { ready, paused, backing_off, .. })) => {
-                *ready = false;
-                if !*backing_off && !*paused {
+            Some(Some(Entry::Listener(listener))) => {
+                listener.reading.begin_turn();
+                if listener.accepting != Accepting::BackingOff && !listener.reading.is_paused() {
                     self.accept(index);
                 }
             }
@@ -48,10 +48,10 @@ impl<S> Node<S> {
 
     /// Moves an incomplete message from the shared buffer to its connection's own buffer.
     fn move_partial(&mut self) {
-        if let Some((index, left)) = self.partial.take()
+        if let Some((index, left)) = self.reader.partial.take()
             && let Some(Some(Entry::Stream(incoming))) = self.entries.get_mut(index)
         {
-            incoming.partial.keep(&self.buffer[left]);
+            incoming.partial.keep(&self.reader.buffer[left]);
         }
     }
 
@@ -59,20 +59,19 @@ impl<S> Node<S> {
     /// renews its time if nothing else is waiting.
     #[inline(never)]
     pub(super) fn end_slice_if_others_wait(&mut self) {
-        let Some(index) = self.current.as_ref().map(|(index, _)| *index) else { return };
+        let Some(index) = self.reader.current.as_ref().map(|(index, _)| *index) else { return };
         let now = Instant::now();
         let wait = self.others_wait(index, now);
         // The look at the others may have ended this connection.
-        let Some((index, window)) = self.current.take() else { return };
+        let Some((index, window)) = self.reader.current.take() else { return };
         let window = if wait { self.end_slice(index, window) } else { Some(window) };
-        self.current = window.map(|window| (index, window));
-        self.slice.renew(now);
+        self.reader.current = window.map(|window| (index, window));
+        self.reader.slice.renew(now);
     }
 
     /// Whether anything else than this entry has work for the node. Polls epoll without waiting.
     fn others_wait(&mut self, index: usize, now: Instant) -> bool {
-        let others = |entries: &VecDeque<usize>| entries.iter().any(|entry| *entry != index);
-        if others(&self.now) || others(&self.later) || self.next_deadline().is_some_and(|due| due <= now) {
+        if self.turns.has_other_than(index) || self.next_deadline().is_some_and(|due| due <= now) {
             return true;
         }
         // The turn ends if epoll fails, and the next one reports it.
@@ -80,7 +79,7 @@ impl<S> Node<S> {
             return true;
         }
         self.handle_readiness();
-        others(&self.now) || !self.outbox.is_empty()
+        self.turns.has_other_than(index) || !self.outbox.is_empty()
     }
 
     /// Ends the turn of a connection or a datagram socket. What was read and not delivered stays for
@@ -88,7 +87,8 @@ impl<S> Node<S> {
     fn end_slice(&mut self, index: usize, mut window: Window) -> Option<Window> {
         match self.entries.get_mut(index) {
             Some(Some(Entry::Stream(incoming))) => {
-                let Some(progress) = incoming.interrupt(&self.buffer, &mut window, &self.shared.limits, self.clock)
+                let Some(progress) =
+                    incoming.interrupt(&self.reader.buffer, &mut window, &self.shared.limits, self.clock)
                 else {
                     return Some(window);
                 };
@@ -97,7 +97,7 @@ impl<S> Node<S> {
                 None
             }
             // The next attempt to receive finds the budget spent.
-            Some(Some(Entry::Datagrams { .. })) => {
+            Some(Some(Entry::Datagrams(_))) => {
                 window.spend(usize::MAX);
                 Some(window)
             }
@@ -109,10 +109,10 @@ impl<S> Node<S> {
     pub(super) fn read_on(&mut self, index: usize, mut window: Window) -> Option<Next<S>> {
         match self.entries.get_mut(index) {
             Some(Some(Entry::Stream(incoming))) => {
-                let progress = incoming.advance(&mut self.buffer, &mut window, &self.shared.limits, self.clock);
+                let progress = incoming.advance(&mut self.reader.buffer, &mut window, &self.shared.limits, self.clock);
                 self.progress(index, window, progress)
             }
-            Some(Some(Entry::Datagrams { .. })) => self.receive(index, window),
+            Some(Some(Entry::Datagrams(_))) => self.receive(index, window),
             _ => None,
         }
     }
@@ -125,31 +125,32 @@ impl<S> Node<S> {
         }
         if matches!(progress, Progress::Idle | Progress::Yield) {
             let left = window.rest();
-            self.partial = (!left.is_empty()).then_some((index, left));
+            self.reader.partial = (!left.is_empty()).then_some((index, left));
         }
         match progress {
             Progress::Message(place, kind) => {
                 // A long message is worth several short ones: to inflate 16 MiB takes longer than a slice.
                 let len = if place == MessageLocation::Assembled { incoming.decoder.assembled().len() } else { 0 };
-                self.slice.count(1 + (len >> 14) as u32);
+                self.reader.slice.count(1 + (len >> 14) as u32);
                 if matches!(place, MessageLocation::Shared(_)) && !incoming.life.is_ending() {
                     let rule = incoming.decoder.rule();
-                    self.run = rule.map(|rule| Run::new(Endpoint::new(key), rule, window.rest(), self.slice.left()));
+                    self.reader.run =
+                        rule.map(|rule| Run::new(Endpoint::new(key), rule, window.rest(), self.reader.slice.left()));
                 }
                 if incoming.life.is_ending() {
                     // The connection is closing: discard the message.
-                    self.current = Some((index, window));
+                    self.reader.current = Some((index, window));
                     incoming.release_delivered(&place);
                     return None;
                 }
                 incoming.connection.received().messages.add(1);
                 let done =
                     matches!(place, MessageLocation::Shared(_)) && incoming.is_done_with(&window, &self.shared.limits);
-                self.current = (!done).then_some((index, window));
+                self.reader.current = (!done).then_some((index, window));
                 return Some(Next::Message(Endpoint::new(key), place, kind));
             }
             Progress::Open => {
-                self.current = Some((index, window));
+                self.reader.current = Some((index, window));
                 self.open(key);
             }
             Progress::Idle => match incoming.failed.take() {
@@ -158,7 +159,7 @@ impl<S> Node<S> {
             },
             Progress::Yield => {
                 incoming.reading.queue();
-                self.later.push_back(index);
+                self.turns.push_later(index);
                 self.arm(key);
             }
             Progress::End(Reason::Ended, _) if self.stays_half_open(key) => {}
@@ -183,32 +184,35 @@ impl<S> Node<S> {
             && incoming.life.ending().is_some_and(|ending| !ending.peer_ended)
             && incoming.reading.queue()
         {
-            self.later.push_back(key.index as usize);
+            self.turns.push_later(key.index as usize);
         }
     }
 
     /// Receives one datagram, or a run of several of one sender.
     pub(super) fn receive(&mut self, index: usize, mut window: Window) -> Option<Next<S>> {
-        let Some(Some(Entry::Datagrams { key, socket, ready, .. })) = self.entries.get_mut(index) else { return None };
+        let Some(Some(Entry::Datagrams(DatagramEntry { key, socket, reading, .. }))) = self.entries.get_mut(index)
+        else {
+            return None;
+        };
         if window.is_spent() {
-            *ready = true;
-            self.later.push_back(index);
+            reading.queue();
+            self.turns.push_later(index);
             return None;
         }
-        match socket.datagrams.receive(&mut self.buffer) {
+        match socket.datagrams.receive(&mut self.reader.buffer) {
             Ok(Received { len, each, from }) => {
                 // A custom transport may report more than the buffer holds.
-                let len = len.min(self.buffer.len());
+                let len = len.min(self.reader.buffer.len());
                 socket.tally.received.messages.add(1);
                 socket.tally.received.bytes.add(len as u64);
                 window.spend(len.max(64));
-                self.slice.count(1);
+                self.reader.slice.count(1);
                 self.polling.received(index, self.clock);
-                self.current = Some((index, window));
+                self.reader.current = Some((index, window));
                 let endpoint = Endpoint { key: *key, remote: from };
                 let each = if each == 0 { len } else { each };
                 let first = each.min(len);
-                self.run =
+                self.reader.run =
                     (first < len).then(|| Run::new(endpoint, Rule::Equal { length: each }, first..len, u32::MAX));
                 Some(Next::Message(endpoint, MessageLocation::Shared(0..first), Kind::Binary))
             }
@@ -217,7 +221,7 @@ impl<S> Node<S> {
             // datagram.
             Err(_) => {
                 window.spend(4096);
-                self.current = Some((index, window));
+                self.reader.current = Some((index, window));
                 None
             }
         }
