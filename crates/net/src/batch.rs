@@ -6,12 +6,13 @@ use std::io;
 use std::sync::Arc;
 
 use crate::codec::Kind;
+use crate::command::Command;
 use crate::event::{Endpoint, Outcome};
 use crate::frames::Frames;
 #[cfg(doc)]
 use crate::handle::Handle;
 use crate::route::Route;
-use crate::shared::{Command, Shared};
+use crate::shared::Shared;
 use crate::trace;
 
 /// The length in bytes from which a message is not copied into a batch.

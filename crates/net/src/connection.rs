@@ -6,155 +6,35 @@
 //! messages keep their order. Messages that several threads send at the same time are combined into
 //! one write: see [`crate::line`].
 
+mod before_open;
 mod compressing;
+mod control_frames;
 mod ending;
+mod outgoing;
 mod several;
+mod status;
 
 use std::io::{self, ErrorKind, IoSlice};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use self::outgoing::{OnDemandWritable, Outgoing, Phase};
+use crate::acceptor::Acceptor;
 use crate::backend::WritableSwitch;
+use crate::buffer_totals::BufferTotals;
 use crate::codec::websocket::mask::{self, Keys};
 use crate::codec::websocket::{self, Opcode, Side};
 use crate::codec::{Agreement, Framing, Header, Kind, MAX_HEADER, length};
-use crate::counters::{Counters, Openings, Total, Traffic};
-use crate::deflate::Compressor;
-use crate::endpoint::Endpoint;
-use crate::endpoint_info::ConnectionState;
+use crate::counters::Traffic;
 use crate::event::Outcome;
 use crate::frames::Frames;
 use crate::limits::Limits;
 use crate::line::Line;
-use crate::queue::Queue;
-use crate::slab::Key;
 use crate::transport::Link;
-
-use self::ending::refuse;
 
 /// Messages up to this many bytes are copied behind their header, so that one buffer is written.
 const SMALL: usize = 256;
-
-/// Byte totals over all connections of a node.
-#[derive(Debug, Default)]
-pub(crate) struct BufferTotals {
-    pub(crate) queued: AtomicUsize,
-    pub(crate) unfinished: AtomicUsize,
-    /// A spare buffer for combined frames, for when no connection uses one: see [`crate::line`].
-    spare: Mutex<Vec<u8>>,
-}
-
-/// The state of the sending half.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    /// The handshake is not over: messages are queued.
-    Opening,
-    Open,
-    /// The queue is written and nothing more is accepted; reading continues.
-    Finishing,
-    /// The queue is written and nothing more is accepted, then the connection closes.
-    Closing,
-    Closed,
-    /// Replaced by another connection, after it could not connect or was lost.
-    Replaced,
-}
-
-/// How the user asked to end the sending direction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RequestedEnd {
-    Finish,
-    Close,
-}
-
-struct Outgoing {
-    phase: Phase,
-    /// Whole and partial frames to be written.
-    queue: Queue,
-    /// Whole frames that wait for the end of the handshake.
-    early: Queue,
-    /// Whole frames that other threads left to the next one in line. Empty unless a thread is in
-    /// line.
-    delegated: Vec<u8>,
-    /// Whether to report `Drained` when the queue is empty.
-    owes_drained: bool,
-    /// Set before the node has handled it, or while the connection opens. Nothing more is accepted.
-    requested_end: Option<RequestedEnd>,
-    /// Whether a successor replaces this connection if it is lost.
-    will_reconnect: bool,
-    /// How many accepted bytes could not be written.
-    unwritten: usize,
-    /// When something was written last, if an idle limit or a heartbeat applies.
-    last_write: Option<Instant>,
-    /// The masking keys of a WebSocket client.
-    keys: Option<Keys>,
-    /// What the handshake of a WebSocket agreed upon.
-    subprotocol: Option<Box<str>>,
-    /// Compresses sent messages, if the handshake agreed upon that.
-    compressor: Option<Box<Compressor>>,
-    /// Set where writability is reported only on request.
-    writable: Option<OnDemandWritable>,
-    counts: SendCounts,
-    /// Whether a refused send was noted since the queue last drained: [`Connection::notes_full`].
-    #[cfg(feature = "tracing")]
-    full_noted: bool,
-}
-
-/// What was sent so far.
-#[derive(Clone, Copy, Default)]
-struct SendCounts {
-    /// Accepted messages.
-    messages: u64,
-    /// Bytes that the link accepted.
-    bytes: u64,
-    /// Sends that were refused because the queue was full.
-    refused: u64,
-}
-
-/// Writability notifications that are switched on and off.
-struct OnDemandWritable {
-    switch: WritableSwitch,
-    enabled: bool,
-    /// Once switched on, they stay on.
-    permanent: bool,
-}
-
-impl Outgoing {
-    /// Returns the masking key of the next frame, if frames are masked.
-    fn next_key(&mut self) -> io::Result<Option<[u8; 4]>> {
-        self.keys.as_mut().map(Keys::next).transpose()
-    }
-
-    /// Counts a send of so many messages.
-    #[inline(always)]
-    fn count(&mut self, sent: &io::Result<Option<Outcome>>, messages: usize) {
-        match sent {
-            Ok(Some(Outcome::Sent | Outcome::Queued)) => self.counts.messages += messages as u64,
-            Ok(Some(Outcome::Full)) => self.counts.refused += 1,
-            _ => {}
-        }
-    }
-}
-
-/// A listener as its connections know it.
-#[derive(Default)]
-pub(crate) struct Acceptor {
-    /// Set before it accepts.
-    key: OnceLock<Key>,
-    pub(crate) openings: Openings,
-    /// What its connections have counted that have ended.
-    pub(crate) ended: Total,
-}
-
-impl Acceptor {
-    pub(crate) fn set_key(&self, key: Key) {
-        self.key.set(key).ok();
-    }
-
-    pub(crate) fn endpoint(&self) -> Option<Endpoint> {
-        self.key.get().copied().map(Endpoint::new)
-    }
-}
 
 /// The sending half of a connection.
 pub(crate) struct Connection {
@@ -206,24 +86,6 @@ impl Connection {
         totals: Arc<BufferTotals>,
     ) -> Connection {
         let keys = (framing == Framing::WebSocket(Side::Client)).then(Keys::new);
-        let outgoing = Outgoing {
-            phase: Phase::Opening,
-            queue: Queue::default(),
-            early: Queue::default(),
-            delegated: Vec::new(),
-            owes_drained: false,
-            requested_end: None,
-            will_reconnect: false,
-            unwritten: 0,
-            last_write: None,
-            keys,
-            subprotocol: None,
-            compressor: None,
-            writable: None,
-            counts: SendCounts::default(),
-            #[cfg(feature = "tracing")]
-            full_noted: false,
-        };
         Connection {
             link,
             half_open,
@@ -240,7 +102,7 @@ impl Connection {
             totals,
             received: Box::default(),
             line: Line::new(),
-            outgoing: Mutex::new(outgoing),
+            outgoing: Mutex::new(Outgoing::new(keys)),
         }
     }
 
@@ -292,43 +154,6 @@ impl Connection {
         &self.totals
     }
 
-    /// What the node's thread has received here.
-    #[inline(always)]
-    pub(crate) fn received(&self) -> &Traffic {
-        &self.received
-    }
-
-    /// Notes that a send was refused. Returns whether it is the first one since the queue drained.
-    #[cfg(feature = "tracing")]
-    pub(crate) fn notes_full(&self) -> bool {
-        !std::mem::replace(&mut self.lock().full_noted, true)
-    }
-
-    /// How far the connection is. Waits while another thread sends.
-    pub(crate) fn state(&self) -> ConnectionState {
-        let out = self.lock();
-        match (out.phase, out.requested_end) {
-            (Phase::Closing | Phase::Closed, _) | (_, Some(RequestedEnd::Close)) => ConnectionState::Closing,
-            (Phase::Opening | Phase::Replaced, _) => ConnectionState::Opening,
-            (Phase::Finishing, _) | (Phase::Open, Some(RequestedEnd::Finish)) => ConnectionState::Finishing,
-            (Phase::Open, None) => ConnectionState::Open,
-        }
-    }
-
-    /// What was received and sent so far. Waits while another thread sends.
-    pub(crate) fn counters(&self) -> Counters {
-        let out = self.lock();
-        Counters {
-            received_messages: self.received.messages.get(),
-            received_bytes: self.received.bytes.get(),
-            sent_messages: out.counts.messages,
-            sent_bytes: out.counts.bytes,
-            queued_bytes: out.queue.len() + out.early.len() + out.delegated.len(),
-            refused_sends: out.counts.refused,
-            ..Counters::default()
-        }
-    }
-
     fn lock(&self) -> MutexGuard<'_, Outgoing> {
         // No code that runs under this lock leaves the state half changed if it panics.
         self.outgoing.lock().unwrap_or_else(PoisonError::into_inner)
@@ -369,7 +194,7 @@ impl Connection {
             Phase::Open => self.put_behind(out, kind, payload)?,
             Phase::Opening => self.put_behind(out, kind, payload)?,
             Phase::Finishing => Outcome::Closed,
-            Phase::Closing | Phase::Closed => refuse(out),
+            Phase::Closing | Phase::Closed => out.refuse(),
             Phase::Replaced => return Ok(None),
         };
         Ok(Some(outcome))
@@ -415,7 +240,7 @@ impl Connection {
                 Outcome::Queued
             }
             Phase::Finishing => Outcome::Closed,
-            Phase::Closing | Phase::Closed => refuse(out),
+            Phase::Closing | Phase::Closed => out.refuse(),
             Phase::Replaced => return Ok(None),
         }))
     }
@@ -605,83 +430,6 @@ impl Connection {
             }
             Flushed::Empty { notify }
         })
-    }
-
-    /// Queues what is to be written first once the link is connected.
-    pub(crate) fn first(&self, bytes: &[u8]) {
-        self.push(&mut self.lock(), bytes);
-    }
-
-    /// Queues bytes of the handshake, or a reply to a control frame, and writes as much as
-    /// possible.
-    ///
-    /// # Errors
-    ///
-    /// As [`Connection::send`].
-    pub(crate) fn reply(&self, bytes: &[u8]) -> io::Result<()> {
-        let mut out = self.lock();
-        if out.phase == Phase::Closed {
-            return Ok(());
-        }
-        self.push(&mut out, bytes);
-        self.drain(&mut out)
-    }
-
-    /// Replies to a WebSocket ping. Skips the reply if the queue limits are exceeded, because then
-    /// the peer does not read.
-    ///
-    /// # Errors
-    ///
-    /// As [`Connection::send`].
-    pub(crate) fn pong(&self, payload: &[u8]) -> io::Result<()> {
-        let mut out = self.lock();
-        let full = self.totals.queued.load(Ordering::Relaxed) > self.max_total_queued && !out.queue.is_empty();
-        if out.phase != Phase::Open || out.queue.len() > self.max_queue || full {
-            return Ok(());
-        }
-        self.control(&mut out, Opcode::Pong, payload)?;
-        self.drain(&mut out)
-    }
-
-    /// Sends a WebSocket ping. Returns whether the kernel has accepted it; otherwise it waits in the
-    /// queue. After a closing frame nothing is sent.
-    ///
-    /// # Errors
-    ///
-    /// As [`Connection::send`].
-    pub(crate) fn ping(&self) -> io::Result<bool> {
-        let mut out = self.lock();
-        if out.phase == Phase::Open {
-            let sent = self.control(&mut out, Opcode::Ping, &[]).and_then(|()| self.drain(&mut out));
-            self.abort_on_error(&mut out, sent)?;
-        }
-        Ok(out.queue.is_empty())
-    }
-
-    fn control(&self, out: &mut Outgoing, opcode: Opcode, payload: &[u8]) -> io::Result<()> {
-        let Framing::WebSocket(side) = self.framing else { return Ok(()) };
-        let key = out.next_key()?;
-        debug_assert_eq!(key.is_some(), side == Side::Client);
-        let frame = websocket::control(opcode, payload, key);
-        self.push(out, &frame);
-        Ok(())
-    }
-
-    /// Ends the handshake: the messages that waited for it are written.
-    ///
-    /// # Errors
-    ///
-    /// As [`Connection::send`].
-    pub(crate) fn open(&self) -> io::Result<Flushed> {
-        {
-            let mut out = self.lock();
-            if out.phase == Phase::Opening {
-                out.phase = Phase::Open;
-                let early = std::mem::take(&mut out.early);
-                out.queue.push(early.front());
-            }
-        }
-        self.flush()
     }
 }
 

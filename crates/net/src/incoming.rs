@@ -29,10 +29,10 @@ use crate::codec::{Decoder, Fault, Item, Kind};
 use crate::connection::Connection;
 use crate::event::{Late, Reason};
 use crate::limits::Limits;
+use crate::new_endpoint::Origin;
 use crate::partial_message::{LONG, PartialMessage};
 use crate::read_state::ReadState;
 use crate::reconnecting::ReconnectState;
-use crate::shared::Origin;
 use crate::slab::Key;
 
 /// The length of the shared buffer, in bytes.

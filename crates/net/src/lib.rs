@@ -248,11 +248,15 @@ mod from_message_io {}
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
 compile_error!("estafette-net is for Linux; it also compiles for macOS. Other systems are not supported.");
 
+mod acceptor;
 mod address;
 mod asleep;
 mod backend;
 mod batch;
+mod buffer_totals;
+mod close_requests;
 mod codec;
+mod command;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod connection;
@@ -279,6 +283,7 @@ mod limits;
 mod line;
 mod lock;
 mod lookup;
+mod new_endpoint;
 mod node;
 mod partial_message;
 mod proxy;
@@ -286,6 +291,7 @@ mod queue;
 mod read_state;
 mod reconnect;
 mod reconnecting;
+mod resource;
 mod route;
 mod run;
 mod scheme;

@@ -41,12 +41,14 @@ use self::reader::Reader;
 use self::turns::Turns;
 use crate::backend::{Backend, BackendPair, Ready, epoll};
 use crate::codec::Kind;
+use crate::command::Command;
 use crate::connection::{Connection, Flushed};
 use crate::event::{Endpoint, Event, Reason};
 use crate::handle::Handle;
 use crate::incoming::{Incoming, MessageLocation, after};
 use crate::limits::Limits;
-use crate::shared::{Command, Shared, lock};
+use crate::lock::lock;
+use crate::shared::Shared;
 use crate::slab::Key;
 use crate::slice::TimeSlice;
 use crate::transport::{Inproc, Tcp, Transport, Udp, Unix};
@@ -87,7 +89,7 @@ pub struct Node<S = ()> {
     /// The time as of the last look at the clock.
     clock: Instant,
     polling: Polling,
-    /// How many requests to close were handled: see [`CloseRequests`](crate::shared::CloseRequests).
+    /// How many requests to close were handled: see [`CloseRequests`](crate::close_requests::CloseRequests).
     closes_seen: u32,
     /// Set while the node shuts down: when the rest is cut.
     shutdown_at: Option<Instant>,

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crate::connection::BufferTotals;
+use crate::buffer_totals::BufferTotals;
 use crate::event::Reason;
 use crate::limits::Limits;
 

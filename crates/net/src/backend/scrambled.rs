@@ -13,7 +13,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::{Backend, BackendPair, Ready, Registry, epoll};
-use crate::shared::lock;
+use crate::lock::lock;
 
 /// The state that both sides share.
 #[derive(Default)]

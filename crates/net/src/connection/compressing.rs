@@ -2,7 +2,8 @@
 
 use std::io;
 
-use super::{Connection, Outgoing, Phase};
+use super::Connection;
+use super::outgoing::{Outgoing, Phase};
 use crate::codec::Kind;
 use crate::codec::websocket::{self, Opcode, mask};
 use crate::event::Outcome;

@@ -4,19 +4,10 @@ use std::io;
 use std::mem;
 use std::sync::atomic::Ordering;
 
-use super::{Connection, Outgoing, Phase, RequestedEnd};
+use super::Connection;
+use super::outgoing::{Outgoing, Phase, RequestedEnd};
 use crate::codec::websocket::Opcode;
 use crate::event::Outcome;
-
-/// The outcome of a send after the end: `Full` if a successor may accept it later, otherwise
-/// `Closed`.
-pub(super) fn refuse(out: &mut Outgoing) -> Outcome {
-    if !out.will_reconnect {
-        return Outcome::Closed;
-    }
-    out.owes_drained = true;
-    Outcome::Full
-}
 
 impl Connection {
     /// Accepts nothing more, and writes what it can of the queue. A WebSocket sends a closing frame

@@ -2,27 +2,15 @@
 
 use std::io;
 use std::mem;
-use std::sync::PoisonError;
 
-use super::{BufferTotals, Connection, Outgoing, Phase};
+use super::Connection;
+use super::outgoing::{Outgoing, Phase};
 use crate::codec::websocket::mask;
 use crate::codec::{Header, Kind, MAX_HEADER};
 use crate::event::Outcome;
 
 /// The most bytes that are left to the next thread in line.
 const MOST: usize = 64 << 10;
-
-impl BufferTotals {
-    /// Takes the spare buffer.
-    fn take(&self) -> Vec<u8> {
-        mem::take(&mut *self.spare.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn put_back(&self, mut spare: Vec<u8>) {
-        spare.clear();
-        *self.spare.lock().unwrap_or_else(PoisonError::into_inner) = spare;
-    }
-}
 
 impl Connection {
     /// Sends a message while other threads are in line, or when others have left frames to this
@@ -46,7 +34,7 @@ impl Connection {
         }
         let before = out.delegated.len();
         if before == 0 {
-            out.delegated = self.totals.take();
+            out.delegated = self.totals.take_spare();
         }
         let key = out.next_key()?;
         out.delegated.extend_from_slice(self.header(kind, payload.len(), key).bytes());

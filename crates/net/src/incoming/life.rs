@@ -4,7 +4,7 @@ use std::mem;
 use std::time::Instant;
 
 use crate::event::Reason;
-use crate::shared::Origin;
+use crate::new_endpoint::Origin;
 
 /// How far a connection is.
 pub(crate) enum Life {

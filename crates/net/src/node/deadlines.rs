@@ -9,7 +9,7 @@ use super::entry::{Accepting, Entry};
 use crate::event::{Late, Reason};
 use crate::incoming::{Armed, Deadline};
 use crate::limits::Limits;
-use crate::shared::Origin;
+use crate::new_endpoint::Origin;
 use crate::slab::Key;
 
 impl<S> Node<S> {

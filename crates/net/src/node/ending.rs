@@ -11,7 +11,7 @@ use crate::event::{AcceptFailure, Endpoint, Event, Late, Reason};
 use crate::incoming::{Arrivals, Incoming};
 #[cfg(doc)]
 use crate::limits::Limits;
-use crate::shared::Origin;
+use crate::new_endpoint::Origin;
 use crate::slab::Key;
 use crate::trace;
 

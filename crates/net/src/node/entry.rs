@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use crate::datagrams::Socket;
 use crate::incoming::Incoming;
+use crate::new_endpoint::PendingPeer;
 use crate::read_state::ReadState;
-use crate::shared::{BoundListener, PendingPeer};
+use crate::resource::BoundListener;
 use crate::slab::Key;
 
 /// What an index of the node stands for.

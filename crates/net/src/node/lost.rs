@@ -74,7 +74,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::shared::Command;
+    use crate::command::Command;
     use crate::{Options, Outcome, Reconnect};
 
     const PATIENCE: Duration = Duration::from_secs(60);

@@ -10,7 +10,7 @@ use crate::datagrams::Socket;
 use crate::event::{Endpoint, Event, Reason};
 use crate::incoming::{Attempt, after};
 use crate::lookup::LookupOwner;
-use crate::shared::{Client, Origin, PendingPeer};
+use crate::new_endpoint::{Client, Origin, PendingPeer};
 use crate::slab::Key;
 
 impl<S> Node<S> {

@@ -10,7 +10,7 @@ use crate::incoming::after;
 use crate::lifecycle::Stage;
 #[cfg(doc)]
 use crate::limits::Limits;
-use crate::shared::lock;
+use crate::lock::lock;
 use crate::slab::Key;
 
 /// The status code of a closing frame that says "going away": RFC 6455, section 7.4.1.
