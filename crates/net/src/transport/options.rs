@@ -1,5 +1,6 @@
 //! The options of a connection or a listener.
 
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use crate::Address;
 #[cfg(feature = "deflate")]
 use crate::deflate::Deflate;
-use crate::proxy::{Proxy, Tunnel};
+use crate::proxy::{Proxy, ProxyFailure, Tunnel};
 use crate::reconnect::Reconnect;
 use crate::upgrade::{Headers, UpgradeHook, UpgradeRequest, UpgradeResponse};
 
@@ -278,14 +279,21 @@ impl Options {
     ///
     /// If the proxy refuses or breaks its protocol, the reason is
     /// [`Reason::NotConnected`](crate::Reason::NotConnected) with a
-    /// [`ProxyError`](crate::ProxyError). A proxy that never answers is
-    /// [`Late::Handshake`](crate::Late::Handshake).
+    /// [`ProxyError`](crate::ProxyError), also if it has not connected in time. If the destination is
+    /// late after that, the reason is [`Late::Handshake`](crate::Late::Handshake) as without a proxy.
     ///
     /// User and password go to the proxy unencrypted, as both protocols have it.
     #[must_use]
     pub fn proxy(mut self, proxy: Proxy) -> Options {
         self.proxy = Some(proxy);
         self
+    }
+
+    /// The error of a proxy that has not connected in time. `None` if there is no proxy, or if it has
+    /// connected.
+    pub(crate) fn late_proxy(&self) -> Option<io::Error> {
+        let connected = self.tunnel.as_ref().is_some_and(|tunnel| tunnel.is_connected());
+        self.proxy.as_ref().filter(|_| !connected).map(|proxy| proxy.failed(ProxyFailure::TimedOut))
     }
 
     /// The address whose host this side connects to: that of the proxy, if there is one.
