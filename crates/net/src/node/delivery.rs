@@ -177,7 +177,7 @@ impl<S> Node<S> {
     }
 
     /// Returns the next event that needs no further poll of the descriptors.
-    fn at_hand(&mut self) -> Option<Next<S>> {
+    pub(super) fn at_hand(&mut self) -> Option<Next<S>> {
         if self.must_close() {
             self.commands();
         }
