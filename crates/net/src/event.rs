@@ -71,6 +71,9 @@ pub enum Event<'a, S> {
     },
     /// A connection, listener or socket ended. No event follows for this endpoint.
     ///
+    /// [`Handle::counters_of`](crate::Handle::counters_of) returns its last counters until the node is
+    /// asked for the next event.
+    ///
     /// If the peer violated the protocol or missed a deadline, this is reported at once. The peer
     /// still gets a closing frame or an HTTP response with the cause. Until it ends the connection too,
     /// at most for [`Limits::flush`](crate::Limits), the connection counts for
@@ -84,6 +87,17 @@ pub enum Event<'a, S> {
     /// A value passed to [`Handle::signal`](crate::Handle::signal), `signal_first` or
     /// `signal_after`.
     Signal(S),
+}
+
+impl<S> Event<'_, S> {
+    /// The endpoint that has ended, if this is its last event.
+    pub(crate) fn ended(&self) -> Option<Endpoint> {
+        match self {
+            Event::Closed { endpoint, .. } => Some(*endpoint),
+            Event::AcceptFailed(failure) => Some(failure.endpoint),
+            _ => None,
+        }
+    }
 }
 
 /// Which connection a listener could not accept, and why.

@@ -385,6 +385,12 @@ impl<S> Handle<S> {
     /// over the connections that it accepted, with those that have ended. For one peer of a socket
     /// that is shared by several peers: those of the socket.
     ///
+    /// While [`Event::Closed`](crate::Event::Closed) or
+    /// [`Event::AcceptFailed`](crate::Event::AcceptFailed) is being delivered, they are the last ones
+    /// of its endpoint: until the callback returns, or [`Node::next`](crate::Node::next) is called
+    /// again. A connection that ends by its peer's fault is reported at once, and may go on counting
+    /// for a moment.
+    ///
     /// As [`Handle::counters`], but takes some 10 ns, and for a listener some 10 ns for each
     /// endpoint of the node. A connection that reconnects goes on counting.
     pub fn counters_of(&self, endpoint: Endpoint) -> Option<Counters> {

@@ -189,6 +189,7 @@
 //!
 //! Messages, bytes, queued bytes, refused sends and connections are counted for the node
 //! ([`Handle::counters`]), each listener and each connection ([`Handle::counters_of`]).
+//! The last counters of a connection can be read while its `Closed` is delivered.
 //! [`Handle::endpoints`] lists what there is. The feature `tracing` says what happens to endpoints.
 //!
 //! ```
@@ -278,6 +279,7 @@ mod frames;
 pub mod fuzzing;
 mod handle;
 mod incoming;
+mod last_counters;
 mod lifecycle;
 mod limits;
 mod line;

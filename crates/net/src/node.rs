@@ -414,6 +414,7 @@ impl<S> Drop for Node<S> {
                 self.close_or_reconnect(key, Reason::Closed);
             }
         }
+        self.shared.last_counters.clear();
     }
 }
 
