@@ -146,14 +146,16 @@ impl Options {
         self
     }
 
-    /// Sets the local address that a connection is bound to. Port 0 lets the system choose.
+    /// Sets the local address that a connection by TCP or TLS, or a connected UDP socket, is bound to.
+    /// Port 0 lets the system choose the port. Default: the system chooses both.
     #[must_use]
     pub fn source(mut self, address: SocketAddr) -> Options {
         self.source = Some(address);
         self
     }
 
-    /// Binds to one network device, such as `eth0`. Some systems allow this to root only.
+    /// Binds TCP and UDP sockets to one network device, such as `eth0` (`SO_BINDTODEVICE`): only what
+    /// passes through it is sent and received. Some systems allow this to root only.
     #[must_use]
     pub fn device(mut self, name: impl Into<String>) -> Options {
         self.device = Some(name.into());
@@ -164,7 +166,8 @@ impl Options {
     /// this many bytes, instead of whatever one read returns.
     ///
     /// Records are borrowed from the read buffer like any message. The length is at least 1 and at
-    /// most [`Limits::message`](crate::Limits). Sending is not affected.
+    /// most [`Limits::message`](crate::Limits). Sending is not affected. Schemes that keep the
+    /// boundaries of messages ignore it.
     #[must_use]
     pub fn records(mut self, bytes: usize) -> Options {
         self.records = Some(bytes);
@@ -222,7 +225,9 @@ impl Options {
         self
     }
 
-    /// Sets the interface, by its address, that joins a multicast group and sends to it.
+    /// Sets the interface, by its address, by which a UDP socket joins an IPv4 multicast group and sends
+    /// to it. Default: the system chooses. An IPv6 group has its interface in the address, as
+    /// `udp://[ff02::1%eth0]:4000`.
     #[must_use]
     pub fn interface(mut self, address: Ipv4Addr) -> Options {
         self.interface = Some(address);
