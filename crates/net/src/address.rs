@@ -37,6 +37,8 @@ const SHOWN: usize = 80;
 /// The file of a UNIX socket is removed when its listener closes or the node is dropped; for signals
 /// see [`Handle::stop`](crate::Handle::stop).
 ///
+/// Listening at a multicast address, such as `udp://239.1.2.3:4000`, joins that group.
+///
 /// With port 0 the system chooses a port; [`Handle::local_address`](crate::Handle::local_address)
 /// returns it.
 ///

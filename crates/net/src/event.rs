@@ -24,8 +24,8 @@ use crate::slab::Key;
 /// A connection with [`Options::reconnect`](crate::Options::reconnect) starts over after each
 /// `Lost`, and has one `Closed` at the very end.
 ///
-/// A datagram socket has only `Message`, `Drained` and one `Closed`, without any guarantee about
-/// their order.
+/// A listener has one `Closed`. A datagram socket has only `Message` and `Drained` in any order, and
+/// one `Closed`.
 ///
 /// New variants may be added: ignore the ones you do not know.
 #[derive(Debug)]
@@ -47,7 +47,8 @@ pub enum Event<'a, S> {
     // Borrowed, because an event has to take little code to drop. Otherwise functions that receive
     // messages are not inlined whole, and each message passes through memory: a fifth of its time.
     AcceptFailed(&'a AcceptFailure),
-    /// A message arrived. Without message framing, this is whatever one read returned.
+    /// A message arrived. Without message framing, this is whatever one read returned. It is valid
+    /// until the next event: [`Message::take`] keeps it.
     Message(Endpoint, Message<'a>),
     /// Everything queued at a connection has been passed to the kernel, after a send returned
     /// [`Outcome::Queued`] or [`Outcome::Full`]. For a socket shared by several peers: it can send
@@ -71,6 +72,9 @@ pub enum Event<'a, S> {
     },
     /// A connection, listener or socket ended. No event follows for this endpoint.
     ///
+    /// [`Handle::counters_of`](crate::Handle::counters_of) returns its last counters until the node is
+    /// asked for the next event.
+    ///
     /// If the peer violated the protocol or missed a deadline, this is reported at once. The peer
     /// still gets a closing frame or an HTTP response with the cause. Until it ends the connection too,
     /// at most for [`Limits::flush`](crate::Limits), the connection counts for
@@ -84,6 +88,17 @@ pub enum Event<'a, S> {
     /// A value passed to [`Handle::signal`](crate::Handle::signal), `signal_first` or
     /// `signal_after`.
     Signal(S),
+}
+
+impl<S> Event<'_, S> {
+    /// The endpoint that has ended, if this is its last event.
+    pub(crate) fn ended(&self) -> Option<Endpoint> {
+        match self {
+            Event::Closed { endpoint, .. } => Some(*endpoint),
+            Event::AcceptFailed(failure) => Some(failure.endpoint),
+            _ => None,
+        }
+    }
 }
 
 /// Which connection a listener could not accept, and why.
@@ -208,7 +223,8 @@ pub enum Reason {
     /// Closed on this side, after everything queued was written.
     #[error("closed here")]
     Closed,
-    /// Closed on this side. What was still queued could not be written in time.
+    /// Closed on this side. So many bytes, with frame headers, were still queued and could not be
+    /// written in time.
     #[error("closed here, and {0} bytes were not written in time")]
     Unwritten(usize),
     /// The peer ended the connection between two messages.
@@ -245,13 +261,14 @@ fn with_colon(text: &str) -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Late {
-    /// The connection was not open within [`Limits::handshake`](crate::Limits).
+    /// The connection was not open within [`Limits::handshake`](crate::Limits). If a proxy was late,
+    /// the reason is [`Reason::NotConnected`] instead, with a [`ProxyError`](crate::ProxyError).
     #[error("timed out before the connection was open")]
     Handshake,
     /// A message was not complete within [`Limits::message_timeout`](crate::Limits).
     #[error("a message was not complete in time")]
     Message,
-    /// Nothing was received or written for [`Limits::idle`](crate::Limits).
+    /// Nothing was received, and nothing could be written, for [`Limits::idle`](crate::Limits).
     #[error("idle for too long")]
     Idle,
     /// A WebSocket peer did not answer a ping within [`Limits::heartbeat`](crate::Limits).

@@ -31,7 +31,9 @@ use crate::upgrade_rules::UpgradeRules;
 
 /// Controls a node from any thread. Clones control the same node.
 ///
-/// No method waits for the network, except that [`Handle::listen`] resolves host names.
+/// No method waits for the network, except that [`Handle::listen`] resolves host names. A send, and
+/// what reads the state of a connection, waits for a thread that sends on the same connection, for one
+/// system call.
 ///
 /// An [`Endpoint`] belongs to its node. With an endpoint of another node a send returns
 /// [`Outcome::ForeignEndpoint`], an address is `None`, and every other method does nothing.
@@ -181,8 +183,8 @@ impl<S> Handle<S> {
         self.shared.send(to, Kind::Text, message.as_bytes())
     }
 
-    /// Creates a batch, which sends several messages together. For many small messages this is
-    /// several times faster. The batch allocates up to 64 KiB when it is filled; keep it for further
+    /// Creates a batch, which collects messages and sends them by one system call. For many small
+    /// messages this is several times faster. The batch allocates up to 64 KiB when it is filled; keep it for further
     /// messages.
     pub fn batch(&self, to: Endpoint) -> Batch<S> {
         Batch::new(self.shared.clone(), to)
@@ -244,8 +246,8 @@ impl<S> Handle<S> {
     /// Stops reading from a connection or a datagram socket, or stops accepting at a listener.
     /// Returns at once.
     ///
-    /// Back-pressure then makes a connection's peer wait; for a datagram socket the kernel drops
-    /// what arrives. The pause takes effect after the current read: up to [`Limits::read_budget`] bytes
+    /// Back-pressure then makes a connection's peer wait. The kernel drops datagrams once its buffer
+    /// is full. New connections wait in a listener's backlog. The pause takes effect after the current read: up to [`Limits::read_budget`] bytes
     /// may still be delivered after this returns.
     ///
     /// While paused, no read deadline applies, and the peer's end or reset is reported only after
@@ -384,6 +386,12 @@ impl<S> Handle<S> {
     /// Returns the counters of one endpoint, or `None` once it has ended. For a listener: the sum
     /// over the connections that it accepted, with those that have ended. For one peer of a socket
     /// that is shared by several peers: those of the socket.
+    ///
+    /// While [`Event::Closed`](crate::Event::Closed) or
+    /// [`Event::AcceptFailed`](crate::Event::AcceptFailed) is being delivered, they are the last ones
+    /// of its endpoint: until the callback returns, or [`Node::next`](crate::Node::next) is called
+    /// again. A connection that ends by its peer's fault is reported at once, and may go on counting
+    /// for a moment.
     ///
     /// As [`Handle::counters`], but takes some 10 ns, and for a listener some 10 ns for each
     /// endpoint of the node. A connection that reconnects goes on counting.

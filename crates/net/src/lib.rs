@@ -3,8 +3,8 @@
 //!
 //! # The node
 //!
-//! A [`Node`] owns the connections of one thread. A [`Handle`] controls it, from any thread and from
-//! inside the callback. An [`Address`] is a URL whose scheme chooses the transport: `tcp://` is a
+//! A [`Node`] owns connections, and serves them in the thread that runs it. A [`Handle`] controls it,
+//! from any thread and from inside the callback. An [`Address`] is a URL whose scheme chooses the transport: `tcp://` is a
 //! stream of bytes, `tcp+msg://` keeps the boundaries of messages, and so on. What happens is an
 //! [`Event`] of an [`Endpoint`].
 //!
@@ -189,7 +189,9 @@
 //!
 //! Messages, bytes, queued bytes, refused sends and connections are counted for the node
 //! ([`Handle::counters`]), each listener and each connection ([`Handle::counters_of`]).
-//! [`Handle::endpoints`] lists what there is. The feature `tracing` says what happens to endpoints.
+//! The last counters of a connection can be read while its `Closed` is delivered.
+//! [`Handle::endpoints`] lists the endpoints. With the feature `tracing`, events of that crate report
+//! what happens to them.
 //!
 //! ```
 //! # use estafette_net::Node;
@@ -211,10 +213,11 @@
 //!   ([`Event::Lost`]), or the node is dropped. For an orderly end, call [`Handle::close`] and keep
 //!   running the node until `Closed` arrives, or [`Handle::shutdown`]. The network may lose, duplicate and reorder
 //!   datagrams.
-//! - **Blocking.** Only [`Node::run`], [`Node::poll`] and [`Node::next`] block, and listening at a
-//!   host name, which resolves that name first. What cannot be written at once is queued, up to
-//!   [`Limits::queue`]. Beyond that a send returns [`Outcome::Full`], and [`Event::Drained`]
-//!   reports when to continue.
+//! - **Blocking.** Only [`Node::run`], [`Node::poll`] and [`Node::next`] wait for the network, and
+//!   listening at a host name, which resolves that name first. What cannot be written at once is
+//!   queued, up to [`Limits::queue`]. Beyond that a send returns [`Outcome::Full`], and
+//!   [`Event::Drained`] reports when to continue. Threads that send on one connection at the same
+//!   time wait for each other, for one system call at most.
 //! - **Copies.** A received message is borrowed from a read buffer that is reused;
 //!   [`Message::take`] keeps it. A sent message is written straight from the caller's memory. Only
 //!   two things are copied: the part that the kernel does not accept at once, and what a WebSocket
@@ -227,9 +230,9 @@
 //!
 //! Linux. The crate also compiles for macOS, where it waits by kqueue; nobody has run its tests
 //! there. What macOS does not have is an error: [`Options::device`], [`Options::user_timeout`] and
-//! abstract UNIX sockets. Datagrams are sent and received one by one, and the file of a UNIX socket
-//! with [`Options::permissions`] may have more of them until the socket listens. For any other
-//! system, compiling fails.
+//! abstract UNIX sockets. Datagrams are sent and received one by one. The file of a UNIX socket
+//! may have more permissions than [`Options::permissions`] says, until the socket listens. For any
+//! other system, compiling fails.
 
 #![forbid(unsafe_code)]
 // Types that may grow are `non_exhaustive`; the others state why they are not.
@@ -278,6 +281,7 @@ mod frames;
 pub mod fuzzing;
 mod handle;
 mod incoming;
+mod last_counters;
 mod lifecycle;
 mod limits;
 mod line;

@@ -37,9 +37,12 @@ pub struct Limits {
     /// 65,536. Further ones wait in the listeners' backlogs. Listeners and datagram sockets do not
     /// count.
     pub connections: usize,
-    /// The most connections a listener accepts per second. Default: 100,000.
+    /// The most connections a listener accepts per second. Default: 100,000. Further ones wait in its
+    /// backlog.
     pub accepts: u32,
-    /// How long a connection may take to open, including a WebSocket's handshake. Default: 10 s.
+    /// How long a connection may take to open, including the handshakes of a proxy, of TLS and of a
+    /// WebSocket. Default: 10 s. The lookup of a host name, and each of the host's addresses, has this
+    /// time of its own.
     pub handshake: Duration,
     /// How long a message may take from its first byte to its last. Default: 60 s.
     pub message_timeout: Duration,
@@ -57,10 +60,11 @@ pub struct Limits {
     /// also notices programs that hang, and keeps proxies from closing quiet connections; 30 s are
     /// usual. Time in which a long message is still being written does not count.
     pub heartbeat: Option<Duration>,
-    /// How long a connection closed on this side may go on writing its queue. Default: 5 s.
+    /// How long a connection that ends may go on writing its queue, and then wait until its peer has
+    /// ended it too. Default: 5 s. What is left then is cut.
     pub flush: Duration,
     /// How many bytes are read from a connection before other connections get their turn. Default:
-    /// 256 KiB.
+    /// 256 KiB. 0 counts as 1.
     pub read_budget: usize,
     /// How long the messages of a connection are delivered before other connections get their turn.
     /// Default: 500 us.

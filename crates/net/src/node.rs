@@ -59,6 +59,9 @@ use crate::transport::{Inproc, Tcp, Transport, Udp, Unix};
 /// Use a [`Handle`] to send, connect and listen. It works from any thread, and inside an event
 /// callback.
 ///
+/// `S` is the type of the program's own signals: [`Handle::signal`] passes a value to the node's
+/// thread, which delivers it as [`Event::Signal`]. A program without signals uses `()`.
+///
 /// Dropping a node ends every connection at once and discards what is still queued. To have it
 /// written, call [`Handle::close`] and keep running the node until `Closed` arrives.
 ///
@@ -414,6 +417,7 @@ impl<S> Drop for Node<S> {
                 self.close_or_reconnect(key, Reason::Closed);
             }
         }
+        self.shared.last_counters.clear();
     }
 }
 

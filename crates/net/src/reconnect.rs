@@ -7,8 +7,9 @@ use crate::transport::Options;
 
 /// How a lost connection reconnects: [`Options::reconnect`].
 ///
-/// Each delay is random between 0 and a bound, and at least 1 ms. The bound starts at `first` after
-/// a loss, and each failed attempt multiplies it by `factor`, up to `most`. This is "full jitter"
+/// Each delay is random between 0 and a bound, and at least 1 ms. The bound starts at
+/// [`Reconnect::initial_delay`] after a loss, and each failed attempt multiplies it by
+/// [`Reconnect::factor`], up to [`Reconnect::max_delay`]. This is "full jitter"
 /// in Marc Brooker's "Exponential Backoff And Jitter" (AWS Architecture Blog, 2015): clients that
 /// lose the same peer do not all return at once.
 ///

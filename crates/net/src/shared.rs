@@ -18,6 +18,7 @@ use crate::connection::Connection;
 use crate::counters::{Counters, Openings, Total};
 use crate::error::Error;
 use crate::event::{Endpoint, Outcome};
+use crate::last_counters::LastCounters;
 use crate::lifecycle::{Lifecycle, Stage};
 use crate::limits::Limits;
 use crate::lock::lock;
@@ -49,6 +50,7 @@ pub(crate) struct Shared<S> {
     pub(crate) openings: Openings,
     /// The counters of endpoints that have ended.
     ended: Total,
+    pub(crate) last_counters: LastCounters,
     pub(crate) lifecycle: Lifecycle,
     /// The node was dropped: no command is handled any more.
     pub(crate) gone: AtomicBool,
@@ -93,6 +95,7 @@ impl<S> Shared<S> {
             stopped: AtomicBool::new(false),
             openings: Openings::default(),
             ended: Total::default(),
+            last_counters: LastCounters::default(),
             lifecycle: Lifecycle::new(),
             gone: AtomicBool::new(false),
         }
@@ -164,6 +167,7 @@ impl<S> Shared<S> {
             acceptor.ended.add(&counters);
         }
         if matches!(removed, Resource::Stream(_)) {
+            self.last_counters.update(key, counters);
             self.connections.fetch_sub(1, Ordering::Relaxed);
         }
         Some(removed)
@@ -185,10 +189,14 @@ impl<S> Shared<S> {
         resources.values().map(|(key, resource)| (key, resource.clone())).collect()
     }
 
-    /// The counters of one endpoint.
+    /// The counters of one endpoint, while it exists and while its last event is delivered.
     pub(crate) fn counters_of(&self, key: Key) -> Option<Counters> {
         let resources = self.resources.read().unwrap_or_else(PoisonError::into_inner);
-        let Resource::Listener(bound) = resources.get(key)? else { return resources.get(key).map(Resource::counters) };
+        let bound = match resources.get(key) {
+            None => return self.last_counters.get(key),
+            Some(Resource::Listener(bound)) => bound,
+            Some(resource) => return Some(resource.counters()),
+        };
         let mut all = bound.acceptor.ended.get();
         let own = |resource: &&Resource| resource.accepted_by().is_some_and(|by| Arc::ptr_eq(by, &bound.acceptor));
         resources.values().map(|(_, resource)| resource).filter(own).for_each(|own| all.add(&own.counters()));

@@ -5,10 +5,10 @@ mod common;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{PATIENCE, Seen, Side, address, connected, until};
-use estafette_net::{Counters, Endpoint, Event, Options, Outcome, Reconnect};
+use estafette_net::{Counters, Endpoint, Event, Node, Options, Outcome, Reconnect};
 
 fn of(side: &Side, endpoint: Endpoint) -> Counters {
     side.handle.counters_of(endpoint).expect("it has not ended")
@@ -83,6 +83,100 @@ fn sums_keep_the_figures_of_connections_that_have_ended() {
     server.until_closed(listener);
     assert_eq!(server.handle.counters(), before);
     assert_eq!(client.handle.counters().sent_messages, 2);
+}
+
+/// Runs a node until this many endpoints have ended. Returns their counters as read in the callback.
+fn last_counters(node: &mut Node<()>, ends: usize, mut on_event: impl FnMut(&Event<'_, ()>)) -> Vec<Counters> {
+    let (handle, begun) = (node.handle(), Instant::now());
+    let (mut ended, mut last) = (Vec::new(), Vec::new());
+    while ended.len() < ends {
+        assert!(begun.elapsed() < PATIENCE, "{} of {ends} end", ended.len());
+        let polled = node.poll(Some(Duration::from_millis(1)), |event| {
+            on_event(&event);
+            let endpoint = match event {
+                Event::Closed { endpoint, .. } => endpoint,
+                Event::AcceptFailed(failure) => failure.endpoint,
+                _ => return,
+            };
+            ended.push(endpoint);
+            last.push(handle.counters_of(endpoint).expect("its end is being reported"));
+        });
+        polled.unwrap();
+        // They are forgotten after the callback. Only an end that is the peer's fault is reported before
+        // the connection is gone.
+        let exists = |endpoint| handle.endpoints().iter().any(|info| info.endpoint == endpoint);
+        assert!(ended.iter().all(|endpoint| handle.counters_of(*endpoint).is_none() || exists(*endpoint)));
+    }
+    last
+}
+
+#[test]
+fn the_last_counters_can_be_read_while_closed_is_delivered() {
+    for scheme in ["tcp+msg", "unix+msg", "inproc+msg", "ws"] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut node = Node::<()>::new().unwrap();
+        let handle = node.handle();
+        let listener = handle.listen(address(scheme, &folder)).unwrap();
+        let client = handle.connect(handle.local_address(listener).unwrap()).unwrap();
+        assert!(handle.send(client, b"hello").is_accepted());
+        let mut received = 0;
+        let last = last_counters(&mut node, 2, |event| match event {
+            Event::Message(from, _) if *from == client => {
+                received += 1;
+                if received == 3 {
+                    handle.close(client);
+                }
+            }
+            Event::Message(from, _) => (0..3).for_each(|_| assert!(handle.send(*from, b"reply").is_accepted())),
+            _ => {}
+        });
+        let mut counts: Vec<_> = last.iter().map(|last| (last.received_messages, last.sent_messages)).collect();
+        counts.sort_unstable();
+        assert_eq!(counts, [(1, 3), (3, 1)], "{scheme}");
+        assert!(last.iter().all(|last| last.queued_bytes == 0 && last.received_bytes >= 5), "{scheme}: {last:?}");
+    }
+}
+
+#[test]
+fn every_kind_of_endpoint_has_last_counters() {
+    let mut node = Node::<()>::new().unwrap();
+    let handle = node.handle();
+    let of_messages = handle.listen("tcp+msg://127.0.0.1:0").unwrap();
+    let of_websockets = handle.listen("ws://127.0.0.1:0").unwrap();
+    let port = |listener| handle.local_address(listener).unwrap().port().unwrap();
+    // A violation is reported at once, and the connection goes on until the peer has ended too.
+    let mut violates = TcpStream::connect(("127.0.0.1", port(of_messages))).unwrap();
+    violates.write_all(&[0xff; 9]).unwrap();
+    assert_eq!(last_counters(&mut node, 1, |_| {})[0].received_bytes, 9);
+    drop(violates);
+    // This one is never accepted.
+    let mut odd = TcpStream::connect(("127.0.0.1", port(of_websockets))).unwrap();
+    odd.write_all(b"no HTTP\r\n\r\n").unwrap();
+    assert_eq!(last_counters(&mut node, 1, |_| {})[0].received_bytes, 11);
+    drop(odd);
+    handle.close(of_websockets);
+    assert_eq!(last_counters(&mut node, 1, |_| {})[0].failed, 1);
+    let socket = handle.listen("udp://127.0.0.1:0").unwrap();
+    let to = handle.connect(handle.local_address(socket).unwrap()).unwrap();
+    assert_eq!(handle.send(to, b"hello"), Outcome::Sent);
+    handle.close(to);
+    assert_eq!(last_counters(&mut node, 1, |_| {})[0].sent_bytes, 5);
+}
+
+#[test]
+fn the_last_counters_are_there_until_the_next_event_is_asked_for() {
+    let mut node = Node::<()>::new().unwrap();
+    let handle = node.handle();
+    let socket = handle.listen("udp://127.0.0.1:0").unwrap();
+    handle.close(socket);
+    assert!(matches!(node.next(Some(PATIENCE)).unwrap(), Some(Event::Closed { .. })));
+    assert_eq!(handle.counters_of(socket), Some(Counters::default()));
+    assert!(node.next(Some(Duration::ZERO)).unwrap().is_none());
+    assert_eq!(handle.counters_of(socket), None);
+    // Nothing is kept of a node that was dropped.
+    let listener = handle.listen("tcp://127.0.0.1:0").unwrap();
+    drop(node);
+    assert_eq!(handle.counters_of(listener), None);
 }
 
 #[test]

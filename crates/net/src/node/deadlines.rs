@@ -115,10 +115,23 @@ impl<S> Node<S> {
                 Err(error) => self.send_failed(key, error),
             },
             Deadline::Late(Late::Handshake) if more => self.connect_failed(key, ErrorKind::TimedOut.into()),
-            Deadline::Late(Late::Handshake) => self.close_or_reconnect(key, Reason::Late(Late::Handshake)),
+            Deadline::Late(Late::Handshake) => {
+                let reason = late_to_open(origin);
+                self.close_or_reconnect(key, reason);
+            }
             Deadline::Late(late) => self.end(key, Reason::Late(late), &[]),
         }
     }
+}
+
+/// Why a connection ends that did not open in time. If it has a proxy that has not connected, this
+/// names the proxy.
+fn late_to_open(origin: Option<&Origin>) -> Reason {
+    let proxy = match origin {
+        Some(Origin::Connecting(connecting)) => connecting.options.late_proxy(),
+        Some(Origin::Accepted { .. }) | None => None,
+    };
+    proxy.map_or(Reason::Late(Late::Handshake), Reason::NotConnected)
 }
 
 /// Whether the deadline that an entry scheduled for this time is later by now.

@@ -1,10 +1,12 @@
 //! Delivering events: which one is next, and when to wait for one.
 
 use std::io;
+use std::mem;
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::reader::Lent;
 use super::{Entry, Next, Node};
 use crate::codec::Kind;
 use crate::event::{Bytes, Endpoint, Event, Message};
@@ -122,9 +124,34 @@ impl<S> Node<S> {
 
     pub(super) fn make_event(&mut self, next: Next<S>) -> Event<'_, S> {
         match next {
-            Next::Event(event) => self.outbox.lend(event),
+            Next::Event(event) => self.lend_event(event),
             Next::Message(from, place, kind) => Event::Message(from, self.message(from, place, kind)),
         }
+    }
+
+    /// Frees what existed for the last delivered event.
+    #[inline(never)]
+    fn end_loan(&mut self) {
+        match mem::take(&mut self.reader.lent) {
+            Lent::Nothing => {}
+            Lent::Message(index, place) => {
+                if let Some(Some(Entry::Stream(incoming))) = self.entries.get_mut(index) {
+                    incoming.release_delivered(&place);
+                }
+            }
+            Lent::LastCounters(key) => self.shared.last_counters.forget(key),
+        }
+    }
+
+    /// Completes an event with what exists while it is delivered. Not inlined, so that what delivers
+    /// messages stays small.
+    #[inline(never)]
+    fn lend_event(&mut self, event: Event<'static, S>) -> Event<'_, S> {
+        let event = self.outbox.lend(event);
+        if let Some(endpoint) = event.ended() {
+            self.reader.lent = Lent::LastCounters(endpoint.key);
+        }
+        event
     }
 
     /// Lends a message from where it lies.
@@ -133,7 +160,7 @@ impl<S> Node<S> {
         let at: Range<usize> = match place {
             MessageLocation::Shared(at) => at,
             MessageLocation::Buffered | MessageLocation::Assembled => {
-                self.reader.lent = Some((index, place.clone()));
+                self.reader.lent = Lent::Message(index, place.clone());
                 let Some(Some(Entry::Stream(incoming))) = self.entries.get_mut(index) else {
                     unreachable!("its message has just been read")
                 };
@@ -177,7 +204,7 @@ impl<S> Node<S> {
     }
 
     /// Returns the next event that needs no further poll of the descriptors.
-    fn at_hand(&mut self) -> Option<Next<S>> {
+    pub(super) fn at_hand(&mut self) -> Option<Next<S>> {
         if self.must_close() {
             self.commands();
         }
@@ -189,10 +216,8 @@ impl<S> Node<S> {
             self.count_run();
             self.reader.end_run();
         }
-        if let Some((index, place)) = self.reader.lent.take()
-            && let Some(Some(Entry::Stream(incoming))) = self.entries.get_mut(index)
-        {
-            incoming.release_delivered(&place);
+        if !matches!(self.reader.lent, Lent::Nothing) {
+            self.end_loan();
         }
         loop {
             if let Some(event) = self.outbox.pop() {

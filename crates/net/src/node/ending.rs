@@ -209,6 +209,9 @@ impl<S> Node<S> {
     /// Reports the end of an endpoint: as a failure of a listener if it was not accepted yet.
     fn push_end(&mut self, key: Key, failure: Option<(Endpoint, Option<Address>)>, reason: Reason) {
         let endpoint = Endpoint::new(key);
+        if let Some(counters) = self.shared.counters_of(key) {
+            self.shared.last_counters.keep(key, counters);
+        }
         match failure {
             Some((listener, peer)) => self.outbox.push_failure(AcceptFailure { endpoint, listener, peer, reason }),
             None => self.outbox.push(Event::Closed { endpoint, reason }),

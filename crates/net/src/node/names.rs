@@ -80,7 +80,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::{Endpoint, Event, Limits, Outcome};
+    use crate::{Endpoint, Event, Limits, Options, Outcome};
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -175,6 +175,17 @@ mod tests {
         slow.answers.send(Ok(Vec::new())).unwrap();
         slow.answers.send(Ok(Vec::new())).unwrap();
         assert!(node.next(Some(Duration::from_millis(20))).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_proxy_whose_name_is_not_found_in_time_is_named() {
+        let limits = Limits { handshake: Duration::from_millis(50), ..Limits::default() };
+        let (mut node, slow) = slow(limits);
+        let options = Options::default().proxy("socks5://proxy.example:1080".parse().unwrap());
+        node.handle().connect_with("tcp://192.0.2.1:80", &options).unwrap();
+        let event = next_event(&mut node);
+        assert!(event.contains("socks5://proxy.example:1080") && event.contains("Limits::handshake"), "{event}");
+        slow.answers.send(Ok(Vec::new())).unwrap();
     }
 
     #[test]

@@ -262,9 +262,11 @@ fn accept(listener: &dyn Listener, allowed: usize, links: &mut Vec<Box<dyn Link>
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
-    use std::net::TcpStream;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
     use std::time::Instant;
+
+    use rustix::net::{RecvFlags, recv};
 
     use super::*;
     use crate::{Limits, Outcome};
@@ -322,6 +324,39 @@ mod tests {
                 assert!(begun.elapsed() < PATIENCE, "{received} of {sent}, and drained: {drained}");
             }
         }
+    }
+
+    #[test]
+    fn a_resume_does_not_read_the_answer_of_a_proxy() {
+        let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut node = Node::<()>::new().unwrap();
+        let handle = node.handle();
+        let url = format!("socks5://{}", proxy.local_addr().unwrap());
+        let options = Options::default().proxy(url.parse().unwrap());
+        let endpoint = handle.connect_with("tcp://192.0.2.1:80", &options).unwrap();
+        let (mut stream, _) = proxy.accept().unwrap();
+        stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        let (begun, mut greeting) = (Instant::now(), [0; 3]);
+        while stream.read_exact(&mut greeting).is_err() {
+            assert!(node.next(Some(Duration::ZERO)).unwrap().is_none());
+            assert!(begun.elapsed() < PATIENCE, "the proxy is never greeted");
+        }
+        stream.write_all(b"\x05\0").unwrap();
+        let link = handle.shared.connection(endpoint.key).unwrap();
+        while !matches!(recv(link.link.source(), &mut [0; 2], RecvFlags::PEEK), Ok((2, _))) {
+            assert!(begun.elapsed() < PATIENCE, "nothing arrives");
+        }
+        // The node reads before epoll has reported what has arrived.
+        handle.resume(endpoint);
+        node.commands();
+        assert!(node.at_hand().is_none());
+        let mut request = [0; 10];
+        while stream.read_exact(&mut request).is_err() {
+            assert!(node.next(Some(Duration::ZERO)).unwrap().is_none());
+            assert!(begun.elapsed() < PATIENCE, "the proxy is never asked to connect");
+        }
+        stream.write_all(b"\x05\0\0\x01\0\0\0\0\0\0").unwrap();
+        assert!(matches!(node.next(Some(PATIENCE)).unwrap(), Some(Event::Connected(_))));
     }
 
     #[test]

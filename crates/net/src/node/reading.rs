@@ -22,7 +22,8 @@ impl<S> Node<S> {
         match self.entries.get_mut(index) {
             Some(Some(Entry::Stream(incoming))) => {
                 incoming.reading.begin_turn();
-                if incoming.is_paused() {
+                // A link is read once it is connected: until then it reads what is for itself.
+                if incoming.is_paused() || incoming.life.is_connecting() {
                     return;
                 }
                 let left = self.reader.partial.take().map(|(_, left)| left);

@@ -27,8 +27,12 @@ impl Turns {
     }
 
     /// Queues the later ones behind those that have become ready.
+    #[inline]
     pub(super) fn add_later(&mut self) {
-        self.now.append(&mut self.later);
+        // Usually there is none.
+        if !self.later.is_empty() {
+            self.now.append(&mut self.later);
+        }
     }
 
     /// Takes the next entry.

@@ -13,6 +13,7 @@ mod url;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use self::http::HttpConnect;
 use self::login::Login;
@@ -62,6 +63,11 @@ impl Proxy {
     /// Where the proxy is, as an address of TCP.
     pub(crate) fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// The error of a failure of this proxy.
+    pub(crate) fn failed(&self, failure: ProxyFailure) -> io::Error {
+        io::Error::new(failure.kind(), ProxyError { proxy: self.to_string(), failure })
     }
 }
 
@@ -115,6 +121,10 @@ pub enum ProxyFailure {
         /// Its text.
         what: String,
     },
+    /// It did not connect within [`Limits::handshake`](crate::Limits): it does not answer, or it
+    /// waits for the destination.
+    #[error("it did not connect within Limits::handshake")]
+    TimedOut,
     /// It ended the connection in the middle of the dialogue.
     #[error("it ended the connection before it had answered")]
     Ended,
@@ -144,6 +154,7 @@ impl ProxyFailure {
     fn kind(&self) -> ErrorKind {
         match self {
             ProxyFailure::Io { kind, .. } => *kind,
+            ProxyFailure::TimedOut => ErrorKind::TimedOut,
             ProxyFailure::Ended => ErrorKind::UnexpectedEof,
             ProxyFailure::Malformed(_) => ErrorKind::InvalidData,
             ProxyFailure::NoMethod | ProxyFailure::Login(_) => ErrorKind::PermissionDenied,
@@ -158,6 +169,8 @@ impl ProxyFailure {
 pub(crate) struct Tunnel {
     proxy: Proxy,
     to: Destination,
+    /// The proxy has connected.
+    connected: AtomicBool,
 }
 
 /// What a proxy is asked to connect to.
@@ -199,7 +212,7 @@ impl Tunnel {
             }
             None => Host::Name(host.into()),
         };
-        Ok(Tunnel { proxy: proxy.clone(), to: Destination { host, port } })
+        Ok(Tunnel { proxy: proxy.clone(), to: Destination { host, port }, connected: AtomicBool::new(false) })
     }
 
     /// Starts the dialogue. Returns it, and what to send first.
@@ -218,7 +231,16 @@ impl Tunnel {
 
     /// The error of a failure of this proxy.
     pub(crate) fn failed(&self, failure: ProxyFailure) -> io::Error {
-        io::Error::new(failure.kind(), ProxyError { proxy: self.proxy.to_string(), failure })
+        self.proxy.failed(failure)
+    }
+
+    /// Notes that the proxy has connected.
+    pub(crate) fn set_connected(&self) {
+        self.connected.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_connected(&self) -> bool {
+        self.connected.load(Ordering::Relaxed)
     }
 }
 

@@ -190,8 +190,9 @@ impl<S> Shared<S> {
         connection.set_will_reconnect(options.reconnect.is_some());
         // This decoder is never used: the real connection has its own.
         let decoder = scheme.decoder(Side::Client, || Opening::Answer(Box::default()), &self.limits);
-        let (address, options) = (address.clone(), options.clone());
-        let origin = Origin::Connecting(Box::new(Connecting { address, others: Vec::new(), options }));
+        // Without the tunnel of the attempt before.
+        let options = Options { tunnel: None, ..options.clone() };
+        let origin = Origin::Connecting(Box::new(Connecting { address: address.clone(), others: Vec::new(), options }));
         Ok(Box::new(NewConnection { connection, decoder, origin }))
     }
 

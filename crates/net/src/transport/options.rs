@@ -1,5 +1,6 @@
 //! The options of a connection or a listener.
 
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use crate::Address;
 #[cfg(feature = "deflate")]
 use crate::deflate::Deflate;
-use crate::proxy::{Proxy, Tunnel};
+use crate::proxy::{Proxy, ProxyFailure, Tunnel};
 use crate::reconnect::Reconnect;
 use crate::upgrade::{Headers, UpgradeHook, UpgradeRequest, UpgradeResponse};
 
@@ -145,14 +146,16 @@ impl Options {
         self
     }
 
-    /// Sets the local address that a connection is bound to. Port 0 lets the system choose.
+    /// Sets the local address that a connection by TCP or TLS, or a connected UDP socket, is bound to.
+    /// Port 0 lets the system choose the port. Default: the system chooses both.
     #[must_use]
     pub fn source(mut self, address: SocketAddr) -> Options {
         self.source = Some(address);
         self
     }
 
-    /// Binds to one network device, such as `eth0`. Some systems allow this to root only.
+    /// Binds TCP and UDP sockets to one network device, such as `eth0` (`SO_BINDTODEVICE`): only what
+    /// passes through it is sent and received. Some systems allow this to root only.
     #[must_use]
     pub fn device(mut self, name: impl Into<String>) -> Options {
         self.device = Some(name.into());
@@ -163,7 +166,8 @@ impl Options {
     /// this many bytes, instead of whatever one read returns.
     ///
     /// Records are borrowed from the read buffer like any message. The length is at least 1 and at
-    /// most [`Limits::message`](crate::Limits). Sending is not affected.
+    /// most [`Limits::message`](crate::Limits). Sending is not affected. Schemes that keep the
+    /// boundaries of messages ignore it.
     #[must_use]
     pub fn records(mut self, bytes: usize) -> Options {
         self.records = Some(bytes);
@@ -221,7 +225,9 @@ impl Options {
         self
     }
 
-    /// Sets the interface, by its address, that joins a multicast group and sends to it.
+    /// Sets the interface, by its address, by which a UDP socket joins an IPv4 multicast group and sends
+    /// to it. Default: the system chooses. An IPv6 group has its interface in the address, as
+    /// `udp://[ff02::1%eth0]:4000`.
     #[must_use]
     pub fn interface(mut self, address: Ipv4Addr) -> Options {
         self.interface = Some(address);
@@ -278,14 +284,21 @@ impl Options {
     ///
     /// If the proxy refuses or breaks its protocol, the reason is
     /// [`Reason::NotConnected`](crate::Reason::NotConnected) with a
-    /// [`ProxyError`](crate::ProxyError). A proxy that never answers is
-    /// [`Late::Handshake`](crate::Late::Handshake).
+    /// [`ProxyError`](crate::ProxyError), also if it has not connected in time. If the destination is
+    /// late after that, the reason is [`Late::Handshake`](crate::Late::Handshake) as without a proxy.
     ///
     /// User and password go to the proxy unencrypted, as both protocols have it.
     #[must_use]
     pub fn proxy(mut self, proxy: Proxy) -> Options {
         self.proxy = Some(proxy);
         self
+    }
+
+    /// The error of a proxy that has not connected in time. `None` if there is no proxy, or if it has
+    /// connected.
+    pub(crate) fn late_proxy(&self) -> Option<io::Error> {
+        let connected = self.tunnel.as_ref().is_some_and(|tunnel| tunnel.is_connected());
+        self.proxy.as_ref().filter(|_| !connected).map(|proxy| proxy.failed(ProxyFailure::TimedOut))
     }
 
     /// The address whose host this side connects to: that of the proxy, if there is one.

@@ -121,6 +121,7 @@ impl Link for TunnelLink {
         if let State::Talking { dialogue, unsent } = &mut *state {
             self.talk(dialogue, unsent)?;
             *state = State::Connected;
+            self.tunnel.set_connected();
         }
         Ok(())
     }
