@@ -172,8 +172,8 @@ fn a_run_of_every_healthy_mechanism_is_fine() {
     let overview = ground.bench(20, &["--rounds=1", "--json"]);
     // Every channel in every kind of cell: patterns, payloads, capacities down to a rendezvous, runtimes.
     let channels = ground.bench(10, &["channels", "--profile=standard", "--rounds=1", "--json"]);
-    // Every shape of a message, and every codec. The slowest take milliseconds for one.
-    let typed = ground.bench(20, &["ipc-typed", "--profile=standard", "--rounds=1", "--json"]);
+    // Every codec, with the shortest and the longest message. The slowest take milliseconds for one.
+    let typed = ground.bench(20, &["ipc-typed", "--profile=standard", "--size=1KiB,100KiB", "--rounds=1", "--json"]);
     // Functions of each ABI. In a build for tests a component takes long for a message, so pipelines have few.
     let sandboxes = ground.bench(20, &["flow", "--pattern=stream,ping-pong", "--rounds=1", "--json"]);
     let pipelines = ground.bench(1, &["flow", "--pattern=send-receive", "--size=1000", "--rounds=1", "--json"]);
