@@ -135,7 +135,8 @@ fn main() -> Result<()> {
     let cores = cores()?;
     println!("share of the native rate: median [quartiles]\n");
     println!(
-        "transport  task              native     net                  batch                batch against buffered"
+        "{:9}  {:16}  {:>9}  {:20}  {:20}  {:20}  batch against buffered",
+        "transport", "task", "native", "epoll alone", "net", "batch"
     );
     for wire in Wire::ALL.into_iter().filter(|wire| args.is_empty() || args.iter().any(|arg| arg == wire.scheme())) {
         for task in Task::ALL {
