@@ -410,6 +410,10 @@ impl Incoming {
         match self.connection.link.read(space) {
             Ok(0) => {
                 let midway = window.long || window.start < window.end || self.decoder.midway();
+                if !midway {
+                    // A half-open connection may live long.
+                    self.partial.uncount(self.connection.totals());
+                }
                 return Err(if midway { Reason::Truncated } else { Reason::Ended });
             }
             Ok(read) => {
@@ -462,9 +466,9 @@ impl Incoming {
     /// Whether this turn is over as soon as the last message has been delivered.
     pub(crate) fn is_done_with(&self, window: &Window, limits: &Limits) -> bool {
         let nothing_left = window.start == window.end && !window.more && !window.long;
-        let noted = self.armed.at().is_some() || (limits.idle.is_none() && limits.heartbeat.is_none());
-        let said = self.failed.is_none() && self.unanswered.is_none();
-        nothing_left && noted && said && self.partial.is_released()
+        let has_deadline = self.armed.at().is_some() || (limits.idle.is_none() && limits.heartbeat.is_none());
+        let replied = self.failed.is_none() && self.unanswered.is_none();
+        nothing_left && has_deadline && replied && self.partial.is_released()
     }
 
     /// Starts the orderly end of the connection, which takes until then at most. `reason`: if it was

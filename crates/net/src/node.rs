@@ -330,7 +330,11 @@ impl<S> Node<S> {
         if self.entries.len() <= index {
             self.entries.resize_with(index + 1, || None);
         }
-        self.entries[index] = Some(entry);
+        if let Some(replaced) = self.entries[index].replace(entry)
+            && replaced.is_queued()
+        {
+            self.turns.remove(replaced.key());
+        }
     }
 
     /// Forgets what was read from an entry that is removed or replaced.
@@ -378,12 +382,16 @@ impl<S> Node<S> {
         }
     }
 
-    /// Schedules an entry for reading in this turn, at most once.
+    /// Schedules an entry for reading in this turn, at most once. The one that is being read goes on
+    /// anyway, and is read again in the next turn.
     fn will_read(&mut self, index: usize) {
-        if let Some(Some(entry)) = self.entries.get_mut(index)
-            && entry.queue_read()
-        {
-            self.turns.push(index);
+        let is_current = self.reader.current.as_ref().is_some_and(|(current, _)| *current == index);
+        let Some(Some(entry)) = self.entries.get_mut(index) else { return };
+        let key = entry.key();
+        match entry.unpaused() {
+            Some(reading) if is_current => self.turns.queue_later(reading, key),
+            Some(reading) => self.turns.queue(reading, key),
+            None => {}
         }
     }
 

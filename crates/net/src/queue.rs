@@ -8,9 +8,10 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::mem;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use crate::codec::websocket::mask;
+use crate::lock::lock;
 
 /// The length of a chunk, in bytes. The first one of a queue starts shorter and grows up to it.
 pub(crate) const CHUNK: usize = 64 << 10;
@@ -26,24 +27,20 @@ const SLICES: usize = 16;
 pub(crate) struct SpareChunks(Mutex<Vec<Vec<u8>>>);
 
 impl SpareChunks {
-    fn lock(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns an empty chunk with its full capacity.
-    pub(crate) fn take(&self) -> Vec<u8> {
-        self.lock().pop().unwrap_or_else(|| Vec::with_capacity(CHUNK))
+    pub(crate) fn take_or_allocate(&self) -> Vec<u8> {
+        lock(&self.0).pop().unwrap_or_else(|| Vec::with_capacity(CHUNK))
     }
 
     /// Returns an empty chunk. It has its full capacity if there is a spare one, and none otherwise.
-    fn take_spare(&self) -> Vec<u8> {
-        self.lock().pop().unwrap_or_default()
+    fn take_if_any(&self) -> Vec<u8> {
+        lock(&self.0).pop().unwrap_or_default()
     }
 
     /// Keeps a chunk for later, unless there are enough.
     pub(crate) fn put_back(&self, mut chunk: Vec<u8>) {
         chunk.clear();
-        let mut spares = self.lock();
+        let mut spares = lock(&self.0);
         if spares.len() < SPARES && chunk.capacity() >= CHUNK {
             spares.push(chunk);
         }
@@ -95,8 +92,8 @@ impl Queue {
         while done < bytes.len() {
             let chunk = match self.chunks.back_mut() {
                 Some(chunk) if chunk.len() < CHUNK => chunk,
-                Some(_) => self.chunks.push_back_mut(spares.take()),
-                None => self.chunks.push_back_mut(spares.take_spare()),
+                Some(_) => self.chunks.push_back_mut(spares.take_or_allocate()),
+                None => self.chunks.push_back_mut(spares.take_if_any()),
             };
             let (at, taken) = (chunk.len(), (CHUNK - chunk.len()).min(bytes.len() - done));
             chunk.extend_from_slice(&bytes[done..done + taken]);
@@ -110,6 +107,10 @@ impl Queue {
     pub(crate) fn append(&mut self, mut other: Queue) {
         if let Some(first) = other.chunks.front_mut() {
             first.drain(..other.head);
+        }
+        if self.is_empty() {
+            // An empty queue keeps a short chunk.
+            self.chunks.clear();
         }
         self.len += other.len;
         self.chunks.append(&mut other.chunks);
@@ -134,12 +135,12 @@ impl Queue {
 
     pub(crate) fn clear(&mut self, spares: &SpareChunks) {
         (self.head, self.len) = (0, 0);
-        while let Some(mut chunk) = self.chunks.pop_front() {
-            if self.chunks.is_empty() && chunk.capacity() <= KEPT {
-                chunk.clear();
-                return self.chunks.push_back(chunk);
-            }
-            spares.put_back(chunk);
+        let kept = self.chunks.pop_back_if(|last| last.capacity() <= KEPT);
+        self.chunks.drain(..).for_each(|chunk| spares.put_back(chunk));
+        self.chunks.shrink_to(SLICES);
+        if let Some(mut kept) = kept {
+            kept.clear();
+            self.chunks.push_back(kept);
         }
     }
 }
@@ -218,7 +219,7 @@ mod tests {
                 prop_assert!(model.iter().take(seen.len()).eq(&seen), "other bytes");
                 prop_assert!(seen.len() == model.len() || queue.slices().1 == SLICES);
                 prop_assert_eq!((queue.len(), queue.is_empty()), (model.len(), model.is_empty()));
-                prop_assert!(spares.lock().len() <= SPARES);
+                prop_assert!(lock(&spares.0).len() <= SPARES);
             }
         }
     }
@@ -228,11 +229,11 @@ mod tests {
         let (mut queue, spares) = (Queue::default(), SpareChunks::default());
         queue.push(&vec![1; 20 * CHUNK + 1], &spares);
         queue.advance(20 * CHUNK, &spares);
-        assert_eq!((queue.len(), spares.lock().len()), (1, SPARES));
+        assert_eq!((queue.len(), lock(&spares.0).len()), (1, SPARES));
         queue.advance(1, &spares);
         assert!(queue.chunks.iter().all(|chunk| chunk.capacity() <= KEPT));
         // They are used again.
         queue.push(&vec![1; 10 * CHUNK], &spares);
-        assert_eq!(spares.lock().len(), SPARES - 10);
+        assert_eq!(lock(&spares.0).len(), SPARES - 10);
     }
 }

@@ -9,6 +9,8 @@ mod common;
 use std::collections::HashMap;
 use std::io::{ErrorKind, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -168,4 +170,80 @@ fn a_connection_that_becomes_ready_gets_its_turn_while_another_one_is_delivered(
     }
     let waited = until.unwrap() - 500;
     assert!(waited <= 100, "the message waited for {waited} others");
+}
+
+/// A node with one connection whose peer, a thread, sends without end. `stop` ends it.
+struct Flood {
+    node: Node<()>,
+    folder: tempfile::TempDir,
+    stop: Arc<AtomicBool>,
+    peer: thread::JoinHandle<()>,
+}
+
+impl Flood {
+    fn new() -> Flood {
+        let mut limits = Limits::default();
+        limits.time_slice = Duration::ZERO;
+        let (node, folder) = (Node::with_limits(limits).unwrap(), tempfile::tempdir().unwrap());
+        let path = folder.path().join("socket");
+        node.handle().listen(format!("unix+msg://{}", path.display())).unwrap();
+        let mut peer = UnixStream::connect(&path).unwrap();
+        let stop = Arc::<AtomicBool>::default();
+        let stopped = stop.clone();
+        let peer = thread::spawn(move || {
+            let messages = b"\0\0\0\x08flooding".repeat(100);
+            while !stopped.load(Ordering::Relaxed) && peer.write_all(&messages).is_ok() {}
+        });
+        Flood { node, folder, stop, peer }
+    }
+
+    /// Ends the flood.
+    fn end(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        drop(self.node);
+        self.peer.join().unwrap();
+    }
+}
+
+#[test]
+fn a_poll_returns_while_a_peer_sends_without_end() {
+    let (done, is_done) = mpsc::channel();
+    thread::spawn(move || {
+        let mut flood = Flood::new();
+        for _ in 0..200 {
+            flood.node.poll(Some(PATIENCE), |_| {}).unwrap();
+        }
+        flood.end();
+        done.send(()).unwrap();
+    });
+    is_done.recv_timeout(2 * PATIENCE).expect("a call to poll does not return");
+}
+
+#[test]
+fn a_long_flood_delays_others_no_more_than_a_short_one() {
+    let mut flood = Flood::new();
+    let mut other = UnixStream::connect(flood.folder.path().join("socket")).unwrap();
+    let mut longest = 0;
+    for round in 0_u32..300 {
+        // While the flood is being delivered, the other one sends a message.
+        let (mut sent_at, mut messages, mut arrived) = (None, 0, false);
+        while !arrived {
+            let on_event = |event: Event<'_, ()>| match event {
+                Event::Message(_, message) if *message == round.to_be_bytes() => arrived = true,
+                Event::Message(..) if !arrived => {
+                    messages += 1;
+                    if messages == 100 {
+                        other.write_all(&[&4_u32.to_be_bytes()[..], &round.to_be_bytes()].concat()).unwrap();
+                        sent_at = Some(messages);
+                    }
+                }
+                _ => {}
+            };
+            assert!(flood.node.poll(Some(PATIENCE), on_event).unwrap() > 0, "nothing comes any more");
+        }
+        longest = longest.max(messages - sent_at.unwrap());
+    }
+    // Two slices of 16 messages, and what is left of a read that may not be kept.
+    assert!(longest <= 200, "the message waited for {longest} others");
+    flood.end();
 }

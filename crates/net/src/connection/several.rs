@@ -35,7 +35,7 @@ impl Connection {
         }
         let before = out.delegated.len();
         if before == 0 {
-            out.delegated = self.totals.spares.take();
+            out.delegated = self.totals.spares.take_or_allocate();
         }
         let key = out.next_key()?;
         out.delegated.extend_from_slice(self.header(kind, payload.len(), key).bytes());

@@ -36,7 +36,7 @@ impl Window {
     }
 
     /// Continues behind a run of messages.
-    pub(crate) fn go_on_at(&mut self, start: usize) {
+    pub(crate) fn continue_at(&mut self, start: usize) {
         self.start = start;
     }
 

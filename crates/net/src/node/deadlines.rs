@@ -1,6 +1,6 @@
 //! Timers: handshakes, incomplete messages, idle connections, closes and reconnects.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::mem;
 use std::time::{Duration, Instant};
 
@@ -114,24 +114,26 @@ impl<S> Node<S> {
                 Ok(()) => self.rearm(key),
                 Err(error) => self.send_failed(key, error),
             },
-            Deadline::Late(Late::Handshake) if more => self.connect_failed(key, ErrorKind::TimedOut.into()),
             Deadline::Late(Late::Handshake) => {
-                let reason = late_to_open(origin);
-                self.close_or_reconnect(key, reason);
+                let proxy = origin.and_then(late_proxy);
+                if more {
+                    self.connect_failed(key, proxy.unwrap_or_else(|| ErrorKind::TimedOut.into()));
+                } else {
+                    let reason = proxy.map_or(Reason::Late(Late::Handshake), Reason::NotConnected);
+                    self.close_or_reconnect(key, reason);
+                }
             }
             Deadline::Late(late) => self.end(key, Reason::Late(late), &[]),
         }
     }
 }
 
-/// Why a connection ends that did not open in time. If it has a proxy that has not connected, this
-/// names the proxy.
-fn late_to_open(origin: Option<&Origin>) -> Reason {
-    let proxy = match origin {
-        Some(Origin::Connecting(connecting)) => connecting.options.late_proxy(),
-        Some(Origin::Accepted { .. }) | None => None,
-    };
-    proxy.map_or(Reason::Late(Late::Handshake), Reason::NotConnected)
+/// The error of a proxy that has not connected in time, if there is one.
+fn late_proxy(origin: &Origin) -> Option<io::Error> {
+    match origin {
+        Origin::Connecting(connecting) => connecting.options.late_proxy(),
+        Origin::Accepted { .. } => None,
+    }
 }
 
 /// Whether the deadline that an entry scheduled for this time is later by now.

@@ -206,6 +206,8 @@ impl<S> Node<S> {
     /// Returns the next event that needs no further poll of the descriptors.
     pub(super) fn at_hand(&mut self) -> Option<Next<S>> {
         if self.must_close() {
+            // A turn may have lasted for seconds, and commands begin periods of time.
+            self.clock = Instant::now();
             self.commands();
         }
         if let Some(run) = &mut self.reader.run {
@@ -236,8 +238,8 @@ impl<S> Node<S> {
                     return Some(next);
                 }
             } else {
-                let index = self.turns.pop()?;
-                self.begin(index);
+                let key = self.turns.pop()?;
+                self.begin(key);
             }
         }
     }

@@ -63,12 +63,22 @@ impl Entry {
         }
     }
 
-    /// Queues the entry to be read, unless it is paused. Returns whether it was not queued before.
-    pub(super) fn queue_read(&mut self) -> bool {
+    /// Its place in the queue of turns, unless the user has paused it.
+    pub(super) fn unpaused(&mut self) -> Option<&mut ReadState> {
         match self {
-            Entry::Stream(incoming) => !incoming.is_paused() && incoming.reading.queue(),
+            Entry::Stream(incoming) => (!incoming.is_paused()).then_some(&mut incoming.reading),
             Entry::Datagrams(DatagramEntry { reading, .. }) | Entry::Listener(ListenerEntry { reading, .. }) => {
-                !reading.is_paused() && reading.queue()
+                (!reading.is_paused()).then_some(reading)
+            }
+        }
+    }
+
+    /// Whether it is in the queue of turns.
+    pub(super) fn is_queued(&self) -> bool {
+        match self {
+            Entry::Stream(incoming) => incoming.reading.is_queued(),
+            Entry::Datagrams(DatagramEntry { reading, .. }) | Entry::Listener(ListenerEntry { reading, .. }) => {
+                reading.is_queued()
             }
         }
     }

@@ -77,3 +77,42 @@ impl<S> Node<S> {
         stays_half_open
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{Shutdown, TcpStream};
+    use std::sync::atomic::Ordering;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::Options;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_half_open_connection_counts_no_message_that_was_delivered() {
+        let mut node = Node::<()>::new().unwrap();
+        let handle = node.handle();
+        let listener = handle.listen_with("tcp+msg://127.0.0.1:0", &Options::default().half_open(true)).unwrap();
+        let port = handle.local_address(listener).unwrap().port().unwrap();
+        let mut peer = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        // The end arrives together with the end of a long message.
+        let message = vec![7; 3 << 20];
+        let sender = std::thread::spawn(move || {
+            peer.write_all(&[&(message.len() as u32).to_be_bytes(), &message[..]].concat()).unwrap();
+            peer.shutdown(Shutdown::Write).unwrap();
+            peer
+        });
+        loop {
+            match node.next(Some(PATIENCE)).unwrap().expect("an event") {
+                Event::Finished(_) => break,
+                Event::Accepted { .. } => {}
+                Event::Message(_, message) => assert_eq!(message.len(), 3 << 20),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(node.shared.totals.unfinished.load(Ordering::Relaxed), 0);
+        drop(sender.join().unwrap());
+    }
+}

@@ -74,8 +74,8 @@ impl<S> Node<S> {
         let mut links = Vec::with_capacity(ACCEPTED_AT_ONCE.min(allowed));
         let end = accept(&*bound.listener, allowed, &mut links);
         listener.rate.count(links.len() as u32);
-        if end == AcceptEnd::More && listener.reading.queue() {
-            self.turns.push_later(index);
+        if end == AcceptEnd::More {
+            self.turns.queue_later(&mut listener.reading, key);
         }
         let mut backs_off = end == AcceptEnd::RetryLater;
         for link in links {

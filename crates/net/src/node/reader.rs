@@ -20,7 +20,7 @@ pub(super) struct Reader {
     /// The start of an incomplete message that stays in the shared buffer until another connection
     /// is read: its connection and its range.
     pub(super) partial: Option<(usize, Range<usize>)>,
-    /// The time of the entry that is being read.
+    /// The time slice of the entry that is being read.
     pub(super) slice: TimeSlice,
 }
 
@@ -45,7 +45,7 @@ impl Reader {
         if let Some(run) = self.run.take()
             && let Some((_, window)) = &mut self.current
         {
-            window.go_on_at(run.start());
+            window.continue_at(run.start());
         }
     }
 

@@ -13,8 +13,12 @@ use crate::slab::Key;
 use crate::transport::Received;
 
 impl<S> Node<S> {
-    /// Starts to read an entry, or to accept at it.
-    pub(super) fn begin(&mut self, index: usize) {
+    /// Starts to read an entry, or to accept at it. Does nothing if it was removed.
+    pub(super) fn begin(&mut self, key: Key) {
+        let index = key.index as usize;
+        if !matches!(self.entries.get(index), Some(Some(entry)) if entry.key() == key) {
+            return;
+        }
         self.reader.slice.begin();
         if self.reader.partial.as_ref().is_none_or(|(of, _)| *of != index) {
             self.move_partial();
@@ -56,14 +60,16 @@ impl<S> Node<S> {
         }
     }
 
-    /// Called when the time of the current connection or datagram socket is over: ends its turn, or
-    /// renews its time if nothing else is waiting.
+    /// Called when the time slice of the current connection or datagram socket is over: ends its turn,
+    /// or begins another slice if nothing else is waiting. Handles commands and polls epoll to know, so
+    /// the current connection may be gone afterwards.
     #[inline(never)]
     pub(super) fn end_slice_if_others_wait(&mut self) {
         let Some(index) = self.reader.current.as_ref().map(|(index, _)| *index) else { return };
         let now = Instant::now();
+        self.clock = now;
         let wait = self.others_wait(index, now);
-        // The look at the others may have ended this connection.
+        // The commands and the readiness of others may have ended this connection.
         let Some((index, window)) = self.reader.current.take() else { return };
         let window = if wait { self.end_slice(index, window) } else { Some(window) };
         self.reader.current = window.map(|window| (index, window));
@@ -159,8 +165,7 @@ impl<S> Node<S> {
                 None => self.arm(key),
             },
             Progress::Yield => {
-                incoming.reading.queue();
-                self.turns.push_later(index);
+                self.turns.queue_later(&mut incoming.reading, key);
                 self.arm(key);
             }
             Progress::End(Reason::Ended, _) if self.stays_half_open(key) => {}
@@ -181,11 +186,11 @@ impl<S> Node<S> {
             (reason, None) => self.end(key, reason, reply),
         }
         // There may be more to read, which epoll does not report again.
-        if let Some(incoming) = self.stream(key)
+        if let Some(Some(Entry::Stream(incoming))) = self.entries.get_mut(key.index as usize)
+            && incoming.key == key
             && incoming.life.ending().is_some_and(|ending| !ending.peer_ended)
-            && incoming.reading.queue()
         {
-            self.turns.push_later(key.index as usize);
+            self.turns.queue_later(&mut incoming.reading, key);
         }
     }
 
@@ -196,8 +201,7 @@ impl<S> Node<S> {
             return None;
         };
         if window.is_spent() {
-            reading.queue();
-            self.turns.push_later(index);
+            self.turns.queue_later(reading, *key);
             return None;
         }
         match socket.datagrams.receive(&mut self.reader.buffer) {

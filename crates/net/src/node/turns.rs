@@ -2,13 +2,17 @@
 
 use std::collections::VecDeque;
 
-/// The queue of entries to be read.
+use crate::read_state::ReadState;
+use crate::slab::Key;
+
+/// The queue of entries to be read. Each is there at most once, as long as it exists: its
+/// [`ReadState`] says whether it is. The key of a removed one stays, and its turn is skipped.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     /// The entries to be read in this turn of the node.
-    now: VecDeque<usize>,
+    now: VecDeque<Key>,
     /// Those whose turn goes on behind all others that are ready.
-    later: VecDeque<usize>,
+    later: VecDeque<Key>,
 }
 
 impl Turns {
@@ -16,14 +20,31 @@ impl Turns {
         self.now.is_empty() && self.later.is_empty()
     }
 
-    /// Queues an entry that became ready.
-    pub(super) fn push(&mut self, index: usize) {
-        self.now.push_back(index);
+    /// Queues an entry that became ready, unless it is queued.
+    pub(super) fn queue(&mut self, entry: &mut ReadState, key: Key) {
+        if entry.queue() {
+            debug_assert!(!self.contains(key), "it is queued already");
+            self.now.push_back(key);
+        }
     }
 
-    /// Queues an entry behind those that become ready until [`Turns::add_later`].
-    pub(super) fn push_later(&mut self, index: usize) {
-        self.later.push_back(index);
+    /// Queues an entry behind those that become ready until [`Turns::add_later`], unless it is
+    /// queued.
+    pub(super) fn queue_later(&mut self, entry: &mut ReadState, key: Key) {
+        if entry.queue() {
+            debug_assert!(!self.contains(key), "it is queued already");
+            self.later.push_back(key);
+        }
+    }
+
+    fn contains(&self, key: Key) -> bool {
+        self.now.contains(&key) || self.later.contains(&key)
+    }
+
+    /// Removes an entry that is replaced by another one with the same key.
+    pub(super) fn remove(&mut self, key: Key) {
+        self.now.retain(|queued| *queued != key);
+        self.later.retain(|queued| *queued != key);
     }
 
     /// Queues the later ones behind those that have become ready.
@@ -36,7 +57,7 @@ impl Turns {
     }
 
     /// Takes the next entry.
-    pub(super) fn pop(&mut self) -> Option<usize> {
+    pub(super) fn pop(&mut self) -> Option<Key> {
         self.now.pop_front()
     }
 
@@ -48,24 +69,39 @@ impl Turns {
 
     /// Whether another entry than this one is queued.
     pub(super) fn has_other_than(&self, index: usize) -> bool {
-        self.now.iter().chain(&self.later).any(|entry| *entry != index)
+        // The entry itself is there at most once, so this looks at few.
+        self.now.iter().chain(&self.later).any(|key| key.index as usize != index)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::slab::Slab;
 
     #[test]
     fn an_entry_that_goes_on_later_is_behind_those_that_become_ready() {
-        let mut turns = Turns::default();
-        turns.push(1);
-        turns.push_later(1);
-        assert!(!turns.has_other_than(1) && turns.has_other_than(2));
-        assert_eq!((turns.pop(), turns.pop()), (Some(1), None));
-        turns.push(2);
-        assert!(turns.has_other_than(1));
+        let (mut slab, mut turns) = (Slab::new(), Turns::default());
+        let [first, second] = [0, 1].map(|value| slab.insert_with(|_| value));
+        let mut states = [ReadState::Waiting; 2];
+        turns.queue_later(&mut states[0], first);
+        turns.queue(&mut states[0], first);
+        assert!(!turns.has_other_than(first.index as usize) && turns.has_other_than(second.index as usize));
+        assert_eq!(turns.pop(), None);
+        turns.queue(&mut states[1], second);
+        assert!(turns.has_other_than(first.index as usize));
         turns.add_later();
-        assert_eq!((turns.pop(), turns.pop(), turns.is_empty()), (Some(2), Some(1), true));
+        assert_eq!((turns.pop(), turns.pop(), turns.is_empty()), (Some(second), Some(first), true));
+    }
+
+    #[test]
+    fn a_replaced_entry_is_queued_once() {
+        let (mut slab, mut turns) = (Slab::new(), Turns::default());
+        let key = slab.insert_with(|_| 0);
+        turns.queue(&mut ReadState::Waiting, key);
+        turns.remove(key);
+        turns.queue_later(&mut ReadState::Waiting, key);
+        turns.add_later();
+        assert_eq!((turns.pop(), turns.pop()), (Some(key), None));
     }
 }

@@ -5,13 +5,14 @@
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustix::net::{RecvFlags, recv};
 
 use super::socket::SocketLink;
 use super::{Link, WriteInterest};
 use crate::Address;
+use crate::lock::lock;
 use crate::proxy::{Dialogue, ProxyFailure, Step, Tunnel};
 
 pub(super) struct TunnelLink {
@@ -112,7 +113,7 @@ impl Link for TunnelLink {
     }
 
     fn connected(&self) -> io::Result<()> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         if matches!(*state, State::Dialling) {
             self.link.connected().map_err(|error| self.failed(error))?;
             let (dialogue, unsent) = self.tunnel.begin();
