@@ -247,8 +247,8 @@ impl<S> Handle<S> {
     /// Returns at once.
     ///
     /// Back-pressure then makes a connection's peer wait. The kernel drops datagrams once its buffer
-    /// is full. New connections wait in a listener's backlog. The pause takes effect after the current read: up to [`Limits::read_budget`] bytes
-    /// may still be delivered after this returns.
+    /// is full. New connections wait in a listener's backlog. The pause takes effect after the
+    /// current read: up to [`Limits::read_budget`] bytes may still be delivered after this returns.
     ///
     /// While paused, no read deadline applies, and the peer's end or reset is reported only after
     /// [`Handle::resume`]. Sending and closing work as usual. A connection that is still opening is

@@ -237,7 +237,7 @@ impl<S> Shared<S> {
         let most = datagrams.most().min(self.limits.message);
         let socket = Arc::new(Socket::new(datagrams, most));
         let key = self.insert(Resource::Datagrams(socket.clone()));
-        let on_request = socket.datagrams.room_on_request();
+        let on_request = socket.datagrams.writable_on_request();
         if on_request {
             socket.use_writable_switch(self.writable_switch(key));
         }

@@ -248,7 +248,7 @@ pub trait Datagrams: Send + Sync {
     }
 
     /// Whether epoll reports writability only on request, as with [`WriteInterest::WhilePending`].
-    fn room_on_request(&self) -> bool {
+    fn writable_on_request(&self) -> bool {
         false
     }
 

@@ -100,7 +100,7 @@ impl Datagrams for PendingDatagrams {
 
     /// On request, whatever the resolved socket does: the node itself reports `Drained` when the
     /// peer is resolved.
-    fn room_on_request(&self) -> bool {
+    fn writable_on_request(&self) -> bool {
         true
     }
 

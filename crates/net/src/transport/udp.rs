@@ -177,7 +177,7 @@ impl Datagrams for UdpSocket {
         self.send(&datagrams[..first], to).map(|()| first)
     }
 
-    fn room_on_request(&self) -> bool {
+    fn writable_on_request(&self) -> bool {
         true
     }
 
