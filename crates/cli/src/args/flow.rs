@@ -62,6 +62,10 @@ pub(crate) struct FlowRun {
     #[arg(value_name = "PIPELINE.yml", value_hint = ValueHint::FilePath)]
     pub(crate) pipeline: PathBuf,
 
+    /// Run the part of this host, if the pipeline has `hosts`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) host: Option<String>,
+
     /// Reload a function when the file of its module changes
     #[arg(long)]
     pub(crate) watch: bool,
