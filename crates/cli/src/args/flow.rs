@@ -40,6 +40,10 @@ pub(crate) struct FlowCheck {
     #[arg(value_name = "PIPELINE.yml", value_hint = ValueHint::FilePath)]
     pub(crate) pipeline: PathBuf,
 
+    /// Also ask the NATS server what it lacks for topics that cross hosts; nothing is changed there
+    #[arg(long)]
+    pub(crate) server: bool,
+
     /// Print the findings as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -6,6 +6,7 @@
 //! runs a part.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Display, Formatter};
 
 use serde::Serialize;
 
@@ -25,7 +26,7 @@ pub struct Hosts {
     pub placed: BTreeMap<String, String>,
 }
 
-/// A topic with ends on several hosts.
+/// A topic with ends on several hosts. Printed as `raw: edge -> center (...)`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Crossing {
     /// The topic.
@@ -36,6 +37,22 @@ pub struct Crossing {
     pub to: BTreeSet<String>,
     /// Its queues, by their names on the server, sorted.
     pub queues: BTreeSet<String>,
+    /// Its subject on the server.
+    pub subject: String,
+    /// Its stream, if it is delivered at least once.
+    pub stream: Option<String>,
+}
+
+impl Display for Crossing {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let listed = |names: &BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>().join(", ");
+        write!(f, "{}: {} -> {} (", self.topic, listed(&self.from), listed(&self.to))?;
+        match &self.stream {
+            Some(stream) => write!(f, "at least once, stream {stream}, subject {}", self.subject)?,
+            None => write!(f, "at most once, subject {}", self.subject)?,
+        }
+        write!(f, "; queues: {})", listed(&self.queues))
+    }
 }
 
 /// Names that begin like this belong to the ends of crossing topics.
@@ -96,10 +113,32 @@ pub(super) fn ends<'a>(
 impl Pipeline {
     /// The topics that cross hosts, by name.
     pub fn crossings(&self) -> Vec<Crossing> {
+        let Some(nats) = &self.nats else { return Vec::new() };
         let dead_letter = |topic: &str| self.topics.get(topic)?.dead_letter.clone();
-        let ends = ends(self.uses(), dead_letter).into_iter().filter(|(_, ends)| ends.is_crossing());
-        let crossings = ends.map(|(topic, Ends { from, to, queues })| Crossing { topic, from, to, queues });
-        crossings.filter(|crossing| self.transport(&crossing.topic) == Transport::Nats).collect()
+        let ends = ends(self.uses(), dead_letter).into_iter();
+        let ends = ends.filter(|(topic, ends)| ends.is_crossing() && self.transport(topic) == Transport::Nats);
+        let crossing = |(topic, Ends { from, to, queues }): (String, Ends)| {
+            let is_stored = self.topics.get(&topic).is_some_and(|it| it.delivery == Delivery::AtLeastOnce);
+            let (subject, stream) = (nats.subject(&topic), is_stored.then(|| nats.stream_name(&topic)));
+            Crossing { topic, from, to, queues, subject, stream }
+        };
+        ends.map(crossing).collect()
+    }
+
+    /// A crossing topic, as a part uses it.
+    pub(crate) fn nats_topic(&self, nats: &Nats, crossing: &Crossing) -> NatsTopic {
+        let Topic { delivery, max_message, max_deliver, capacity, .. } =
+            self.topics.get(&crossing.topic).cloned().unwrap_or_default();
+        NatsTopic {
+            topic: crossing.topic.clone(),
+            subject: crossing.subject.clone(),
+            stream: nats.stream_name(&crossing.topic),
+            delivery,
+            queues: crossing.queues.iter().cloned().collect(),
+            max_message,
+            max_deliver,
+            capacity,
+        }
     }
 
     fn transport(&self, topic: &str) -> Transport {
@@ -149,22 +188,13 @@ impl Pipeline {
 
     /// Replaces the far ends of crossing topics by sources and sinks.
     fn replace_far_ends(&mut self, nats: &Nats, crossings: &[Crossing], host: &str) {
-        for Crossing { topic, from, queues, .. } in crossings {
+        for crossing in crossings {
+            let (topic, remote) = (&crossing.topic, self.nats_topic(nats, crossing));
             let policies = self.topics.get(topic).cloned().unwrap_or_default();
-            let remote = NatsTopic {
-                topic: topic.clone(),
-                subject: nats.subject(topic),
-                stream: nats.stream_name(topic),
-                delivery: policies.delivery,
-                queues: queues.iter().cloned().collect(),
-                max_message: policies.max_message,
-                max_deliver: policies.max_deliver,
-                capacity: policies.capacity,
-            };
             for queue in self.redirect_readers(topic) {
                 self.add_source(&remote, queue, &policies);
             }
-            if from.contains(host) {
+            if crossing.from.contains(host) {
                 let input = Input { topic: topic.clone(), queue: Queue::Unnamed };
                 let name = format!("{RESERVED}{topic}");
                 self.sinks.push(Sink { name, input, kind: SinkKind::Nats(remote) });
@@ -255,6 +285,10 @@ topics:
         assert_eq!(topics, ["dead", "raw"]);
         let queues: Vec<_> = crossings[1].queues.iter().map(String::as_str).collect();
         assert_eq!(queues, ["each-copy", "q-work"]);
+        let printed: Vec<_> = crossings.iter().map(Crossing::to_string).collect();
+        assert_eq!(printed[0], "dead: center, edge -> edge (at most once, subject orders.dead; queues: all)");
+        let raw = "raw: edge -> center, edge (at least once, stream orders_raw, subject orders.raw; queues: each-copy, q-work)";
+        assert_eq!(printed[1], raw);
     }
 
     #[test]

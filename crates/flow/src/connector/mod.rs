@@ -297,6 +297,24 @@ fn without_nats(topic: &NatsTopic) -> anyhow::Error {
     )
 }
 
+/// What the NATS server of a pipeline lacks for its topics that cross hosts, one line each: streams
+/// and consumers that do not exist yet, or what does not fit. Changes nothing on the server. Blocks
+/// for some seconds if the server does not answer.
+///
+/// # Errors
+///
+/// If the server cannot be reached, or refuses the connection. If the build has no feature `nats`
+/// and a topic crosses.
+pub fn missing_on_server(pipeline: &Pipeline) -> Result<Vec<String>> {
+    #[cfg(feature = "nats")]
+    return nats::probe::missing(pipeline);
+    #[cfg(not(feature = "nats"))]
+    match (&pipeline.nats, pipeline.crossings().first()) {
+        (Some(nats), Some(crossing)) => Err(without_nats(&pipeline.nats_topic(nats, crossing))),
+        _ => Ok(Vec::new()),
+    }
+}
+
 /// Whether the input of a connector stops before the connector does.
 fn has_drain(end: End, pipeline: &Pipeline) -> bool {
     match end {

@@ -1,5 +1,8 @@
 //! A lasting problem of a connector, such as a lost server: it is shown, and ends by itself.
 
+// So far, only connectors of a NATS server have any.
+#![cfg_attr(not(feature = "nats"), allow(dead_code))]
+
 use std::sync::{Mutex, PoisonError};
 
 /// What keeps a connector from its work at the moment, if anything does.
@@ -15,7 +18,6 @@ impl Problem {
     }
 
     /// Sets the problem. Logs it if it is another one than before.
-    #[cfg(any(test, feature = "nats"))]
     pub(super) fn set(&self, text: String) {
         let mut current = self.text.lock().unwrap_or_else(PoisonError::into_inner);
         if current.as_ref() != Some(&text) {
@@ -25,7 +27,6 @@ impl Problem {
     }
 
     /// Records that there is no problem any more.
-    #[cfg(any(test, feature = "nats"))]
     pub(super) fn clear(&self) {
         if self.text.lock().unwrap_or_else(PoisonError::into_inner).take().is_some() {
             tracing::info!(connector = self.connector, "it works again");

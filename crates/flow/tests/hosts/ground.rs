@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -9,13 +11,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use estafette_flow::config::{self, CheckedHost};
-use estafette_flow::{Options, Remote, Summary, Supervisor};
+use estafette_flow::{MetricsServer, Options, Remote, Summary, Supervisor};
 use tempfile::TempDir;
 
 use crate::server::Server;
 
 /// A timeout that is longer than anything here takes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Polls until a value is found.
 #[track_caller]
@@ -88,10 +90,18 @@ impl Ground {
         }
     }
 
+    pub(crate) fn checked(&self, host: CheckedHost) -> config::Checked {
+        config::check(&self.path("pipeline.yml"), &config::Options { host, ..config::Options::default() })
+    }
+
+    /// The pipeline of all hosts.
+    pub(crate) fn whole(&self) -> config::Pipeline {
+        self.checked(CheckedHost::All).pipeline.unwrap()
+    }
+
     /// The part of a host.
     fn part(&self, host: &str) -> config::Pipeline {
-        let options = config::Options { host: CheckedHost::Named(host), ..config::Options::default() };
-        let checked = config::check(&self.path("pipeline.yml"), &options);
+        let checked = self.checked(CheckedHost::Named(host));
         checked.pipeline.unwrap_or_else(|| panic!("{:?}", checked.diagnostics)).part(host).unwrap()
     }
 
@@ -165,6 +175,17 @@ impl Running {
     #[track_caller]
     pub(crate) fn until_good(&self, connector: &str) {
         until(|| self.problem(connector).is_none().then_some(()));
+    }
+
+    /// What `/health` answers.
+    pub(crate) fn health(&self) -> String {
+        let remote = self.remote.clone();
+        let server = MetricsServer::start(([127, 0, 0, 1], 0).into(), move || remote.status()).unwrap();
+        let mut client = TcpStream::connect(server.address()).unwrap();
+        client.write_all(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        answer
     }
 
     fn problem(&self, connector: &str) -> Option<String> {

@@ -172,3 +172,37 @@ fn everything_is_killed_50_times() {
     kill_the_receiver(50);
     kill_the_sender(50);
 }
+
+/// What a host has processed and not passed on is lost with its memory, so it must not be
+/// acknowledged to the server.
+#[test]
+fn a_message_is_kept_until_what_follows_from_it_has_left_the_host() {
+    let users = |deny: &str| {
+        let permissions = format!("permissions: {{ publish: {{ allow: \">\", deny: [{deny}] }} }}");
+        format!("{JETSTREAM}authorization {{ users: [ {{ user: flow, password: secret, {permissions} }} ] }}\n")
+    };
+    let Some(server) = Server::start(&users("\"t.done\"")) else { return };
+    let url = server.url().replace("nats://", "nats://flow:secret@");
+    let ground = Ground::at(THERE_AND_BACK, &url);
+    ground.write("in.txt", numbers(100));
+    let edge = ground.run("edge");
+    let center = ground.run("center");
+    // Everything is processed, and lies in the ring to the server, which does not take it.
+    center.until_problem("nats:done", "refuses");
+    until(|| {
+        let status = center.remote.status()?;
+        let edge = |topic: &str| status.edges.iter().find(|edge| edge.topic == topic);
+        let (first, last) = (edge("nats:raw:all")?, edge("done")?);
+        (first.depth_messages == 0 && last.published_messages == 100 && last.depth_messages == 100).then_some(())
+    });
+    // It is stopped, and not drained.
+    center.remote.end();
+    center.remote.end();
+    assert!(center.ended().unwrap().left_in_topics() > 0);
+    server.configure(&users(""));
+    server.reload();
+    let center = ground.run("center");
+    ground.until_all("out.txt", numbers(100));
+    center.end();
+    edge.end();
+}

@@ -1,11 +1,10 @@
 //! The command `flow check`: reports all errors in a pipeline's files.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::Result;
-use estafette_flow::Inspector;
-use estafette_flow::config::{Checked, Crossing, Delivery, Diagnostic, Options, Pipeline, Severity, check};
+use estafette_flow::config::{Checked, Crossing, Diagnostic, Options, Pipeline, Severity, check};
+use estafette_flow::{Inspector, missing_on_server};
 use serde::Serialize;
 
 use crate::args::FlowCheck;
@@ -21,6 +20,9 @@ struct Printed<'a> {
     /// The topics that cross hosts.
     #[serde(skip_serializing_if = "<[Crossing]>::is_empty")]
     crossings: &'a [Crossing],
+    /// What the server lacks for them.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    missing: &'a [String],
 }
 
 /// Runs `flow check`. Warnings do not make it fail.
@@ -28,8 +30,17 @@ pub(crate) fn run(args: &FlowCheck) -> Result<Exit> {
     let options = Options { inspector: Some(&Inspector), ..Options::default() };
     let Checked { pipeline, diagnostics } = check(&args.pipeline, &options);
     let crossings = pipeline.as_ref().map(Pipeline::crossings).unwrap_or_default();
+    let missing = match pipeline.as_ref().filter(|_| args.server) {
+        Some(pipeline) => missing_on_server(pipeline)?,
+        None => Vec::new(),
+    };
     if args.json {
-        print_json(&Printed { good: pipeline.is_some(), diagnostics: &diagnostics, crossings: &crossings })?;
+        print_json(&Printed {
+            good: pipeline.is_some(),
+            diagnostics: &diagnostics,
+            crossings: &crossings,
+            missing: &missing,
+        })?;
     } else {
         for diagnostic in &diagnostics {
             report_to_stderr(&diagnostic.to_string());
@@ -37,27 +48,13 @@ pub(crate) fn run(args: &FlowCheck) -> Result<Exit> {
         match &pipeline {
             Some(pipeline) => {
                 print(&format!("{} is good: {}\n", args.pipeline.display(), contents(pipeline)))?;
-                crossings.iter().try_for_each(|crossing| print(&edge(crossing, pipeline)))?;
+                crossings.iter().try_for_each(|crossing| print(&format!("  {crossing}\n")))?;
+                missing.iter().try_for_each(|missing| print(&format!("  {missing}\n")))?;
             }
             None => report_to_stderr(&summary(&args.pipeline, &diagnostics)),
         }
     }
     Ok(if pipeline.is_some() { Exit::Fine } else { Exit::Usage })
-}
-
-/// Says how a topic crosses hosts.
-fn edge(crossing: &Crossing, pipeline: &Pipeline) -> String {
-    let listed = |names: &BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>().join(", ");
-    let Crossing { topic, from, to, queues } = crossing;
-    let (nats, policies) = (pipeline.nats.as_ref(), pipeline.topics.get(topic));
-    let place = match (nats, policies.map(|policies| policies.delivery)) {
-        (Some(nats), Some(Delivery::AtLeastOnce)) => {
-            format!("at least once, stream {}, subject {}", nats.stream_name(topic), nats.subject(topic))
-        }
-        (Some(nats), _) => format!("at most once, subject {}", nats.subject(topic)),
-        (None, _) => String::from("no server"),
-    };
-    format!("  {topic}: {} -> {} ({place}; queues: {})\n", listed(from), listed(to), listed(queues))
 }
 
 fn contents(pipeline: &Pipeline) -> String {

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `link.rs` | a connection: reconnection, and what the server refuses |
 //! | `claim.rs` | one process for each host |
+//! | `probe.rs` | what the server lacks |
 //! | `setup.rs` | streams and their consumers |
 //! | `publish.rs` | the sink |
 //! | `subscribe.rs` | the source of a topic that is delivered at most once |
@@ -17,6 +18,7 @@
 mod claim;
 mod consume;
 mod link;
+pub(super) mod probe;
 mod publish;
 mod settle;
 mod setup;

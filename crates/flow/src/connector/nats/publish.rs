@@ -6,6 +6,7 @@
 //! the same number, which the server recognises. At most once: a batch is acknowledged to the ring
 //! when it is written to the connection.
 
+use std::cell::Cell;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
@@ -35,6 +36,8 @@ pub(super) struct Sender {
     batch: Vec<Outgoing>,
     /// Whether the stream and its consumers were seen since the last error.
     has_stream: bool,
+    /// How many batches the server refused in a row. Only used at most once.
+    refusals: Cell<usize>,
     stop: Signal,
 }
 
@@ -52,7 +55,17 @@ impl Sender {
     pub(super) fn new(link: Link, nats: Nats, topic: NatsTopic, host: &str, stop: Signal) -> Sender {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let producer = format!("{host}-{}-{:x}", std::process::id(), started.as_micros());
-        Sender { link, nats, topic, producer, next: 1, batch: Vec::new(), has_stream: false, stop }
+        Sender {
+            link,
+            nats,
+            topic,
+            producer,
+            next: 1,
+            batch: Vec::new(),
+            has_stream: false,
+            refusals: Cell::new(0),
+            stop,
+        }
     }
 
     /// Publishes until the topic has ended or the sink must stop.
@@ -87,13 +100,8 @@ impl Sender {
 
     /// Writes messages to the connection. Waits while there is none.
     async fn publish(&self, batch: Vec<Outgoing>) -> Result<(), Stopped> {
-        for attempt in 0.. {
-            self.unless_stopped(self.link.until_up()).await?;
-            // What the server refused of the last batch is known now. That batch is lost.
-            let Some(refused) = self.link.take_refused() else { break };
-            self.link.problem(format!("the server refuses: {refused}; grant it to the user of this host"));
-            self.unless_stopped(tokio::time::sleep(delay(attempt))).await?;
-        }
+        self.unless_stopped(self.link.until_up()).await?;
+        self.look().await?;
         for Outgoing { number, payload } in batch {
             let sent = self.link.client.publish_with_headers(self.topic.subject.clone(), self.headers(number), payload);
             if let Err(error) = self.unless_stopped(sent).await? {
@@ -101,9 +109,31 @@ impl Sender {
             }
         }
         tokio::select! {
-            () = self.stop.wait() => Err(Stopped),
-            () = self.link.until_lost() => Ok(()),
-            _ = self.link.client.flush() => Ok(()),
+            () = self.stop.wait() => return Err(Stopped),
+            () = self.link.until_lost() => {}
+            _ = self.link.client.flush() => {}
+        }
+        if self.refusals.get() > 0 {
+            // What the server refuses, it says a little later.
+            self.unless_stopped(tokio::time::sleep(delay(0))).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits if the server refused the last batch, which is lost: the longer, the more in a row.
+    async fn look(&self) -> Result<(), Stopped> {
+        match (self.link.take_refused(), self.refusals.get()) {
+            (Some(refused), refusals) => {
+                self.link.problem(format!("the server refuses: {refused}; grant it to the user of this host"));
+                self.refusals.set(refusals + 1);
+                self.unless_stopped(tokio::time::sleep(delay(refusals))).await
+            }
+            (None, 0) => Ok(()),
+            (None, _) => {
+                self.refusals.set(0);
+                self.link.works();
+                Ok(())
+            }
         }
     }
 

@@ -63,6 +63,40 @@ async fn find_stream(link: &Link, nats: &Nats, topic: &NatsTopic) -> Result<Stre
     Ok(stream)
 }
 
+/// What a topic lacks on the server, one line each. Creates nothing.
+pub(super) async fn missing(link: &Link, nats: &Nats, topic: &NatsTopic) -> Vec<String> {
+    let _ = link.take_refused();
+    let name = &topic.stream;
+    let stream = match link.jetstream.get_stream(name).await {
+        Ok(stream) => stream,
+        Err(error) => match error.kind() {
+            GetStreamErrorKind::JetStream(refusal) if refusal.error_code() == ErrorCode::STREAM_NOT_FOUND => {
+                return vec![format!("the stream `{name}` does not exist yet; the first host that runs creates it")];
+            }
+            GetStreamErrorKind::JetStream(refusal) => return vec![refused(name, &refusal).text().to_owned()],
+            _ => return vec![unanswered(link, &error).text().to_owned()],
+        },
+    };
+    if let Err(error) = check_stream(&stream.cached_info().config, topic) {
+        return vec![error.text().to_owned()];
+    }
+    let mut missing = Vec::new();
+    for queue in &topic.queues {
+        if stream.consumer_info(queue).await.is_err() {
+            let refused = link.take_refused().map(|refused| format!(" (the server refuses: {refused})"));
+            let refused = refused.unwrap_or_default();
+            missing.push(format!(
+                "the stream `{name}` has no consumer `{queue}` yet; the first host that runs creates it{refused}"
+            ));
+        }
+    }
+    let has_limit = stream.cached_info().config.max_bytes;
+    if u64::try_from(has_limit).is_ok_and(|limit| limit != nats.stream.max_bytes) {
+        missing.push(format!("the stream `{name}` keeps {has_limit} bytes, and not as `nats.stream.max_bytes` says"));
+    }
+    missing
+}
+
 async fn create_stream(link: &Link, nats: &Nats, topic: &NatsTopic) -> Result<Stream, SetupError> {
     let max_age = nats.stream.max_age.unwrap_or_default();
     let config = Config {
