@@ -195,6 +195,15 @@ impl Running {
     }
 }
 
+impl Drop for Running {
+    /// Says what a host was doing when its test failed.
+    fn drop(&mut self) {
+        if let (true, Some(status)) = (thread::panicking(), self.remote.status()) {
+            eprintln!("{:#?}\n{:#?}", status.edges, status.connectors);
+        }
+    }
+}
+
 /// A host in a process.
 pub(crate) struct Process(Child);
 

@@ -165,11 +165,31 @@ fn a_host_that_sends_is_killed() {
 
 #[test]
 #[ignore = "takes minutes"]
-fn everything_is_killed_50_times() {
+fn the_server_is_killed_50_times() {
     kill_the_server(50);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn a_host_in_the_middle_is_killed_50_times() {
     kill_the_middle(50);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn functions_of_a_host_are_killed_50_times() {
     kill_functions(50);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn a_host_that_receives_is_killed_50_times() {
     kill_the_receiver(50);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn a_host_that_sends_is_killed_50_times() {
     kill_the_sender(50);
 }
 

@@ -30,6 +30,12 @@ const MAX_HELD: usize = 2048;
 const MAX_BYTES: usize = 64 << 20;
 /// How long a request for messages is open.
 const EXPIRES: Duration = Duration::from_secs(5);
+/// How long it is open while the server is stuck, and for how long the server counts as stuck.
+///
+/// After a `kill -9`, servers of 2.9 try to deliver messages again that are acknowledged and removed.
+/// For each one they stop until another request comes ("error looking up message for consumer:
+/// deleted message").
+const STUCK: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(30));
 /// The shortest and the longest wait between two looks at the rings.
 const LOOKS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 /// The wait while it holds no message.
@@ -45,6 +51,9 @@ pub(super) struct Consumer {
     own: RingControl,
     barrier: Barrier,
     pull: Pull,
+    /// How many messages the last request brought so far.
+    brought: usize,
+    stuck_until: Instant,
     held: Held,
     /// The length of messages lately, in bytes: a moving average, at least 1.
     usual_len: usize,
@@ -113,7 +122,21 @@ impl Consumer {
         let (pull, now) = (Pull::Closed { until: Instant::now(), failures: 0 }, Instant::now());
         let link = Arc::new(link);
         let usual_len = topic.max_message;
-        Consumer { link, nats, topic, queue, outlet, own, barrier, pull, held: Held::default(), usual_len, told: now }
+        Consumer {
+            link,
+            nats,
+            topic,
+            queue,
+            outlet,
+            own,
+            barrier,
+            pull,
+            brought: 1,
+            stuck_until: now,
+            held: Held::default(),
+            usual_len,
+            told: now,
+        }
     }
 
     /// Takes messages until `drain` is set, and ends when all that it took are acknowledged, or when
@@ -190,6 +213,7 @@ impl Consumer {
         let (number, delivered) = (info.stream_sequence, info.delivered);
         let (message, acker) = message.split();
         let len = message.payload.len();
+        self.brought += 1;
         self.usual_len = (self.usual_len * 7 / 8 + len / 8).max(1);
         if self.held.ackers.insert(number, (acker, len)).is_some() {
             // It is here already: the server did not hear of it in time.
@@ -214,6 +238,8 @@ impl Consumer {
             return;
         }
         let messages = free.min(free_bytes / self.usual_len + 1).min((MAX_BYTES / self.topic.max_message).max(1));
+        self.look_for_stuck();
+        self.brought = 0;
         let connection = self.link.number();
         match self.link.block_on(self.request(messages)) {
             Ok((consumer, batch)) => {
@@ -223,6 +249,17 @@ impl Consumer {
             Err(problem) => {
                 let problem = Some(problem).filter(|_| self.link.is_up());
                 self.end_pull(failures + 1, problem);
+            }
+        }
+    }
+
+    /// Notices that a request brought nothing, although the stream has messages.
+    fn look_for_stuck(&mut self) {
+        let Pull::Ready(consumer) = &self.pull else { return };
+        if self.brought == 0 && self.stuck_until <= Instant::now() {
+            let info = self.link.block_on(consumer.get_info());
+            if info.is_ok_and(|info| info.num_pending > 0) {
+                self.stuck_until = Instant::now() + STUCK.1;
             }
         }
     }
@@ -240,7 +277,8 @@ impl Consumer {
                 Box::new(consumer.map_err(|error| error.text().to_owned())?)
             }
         };
-        let batch = consumer.batch().max_messages(messages).expires(EXPIRES).messages().await;
+        let expires = if self.stuck_until > Instant::now() { STUCK.0 } else { EXPIRES };
+        let batch = consumer.batch().max_messages(messages).expires(expires).messages().await;
         Ok((consumer, batch.map_err(|error| reason(&error))?))
     }
 
