@@ -25,6 +25,7 @@ mod metrics;
 pub mod status;
 mod supervisor;
 
+pub use self::connector::missing_on_server;
 pub use self::engine::check::Inspector;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]

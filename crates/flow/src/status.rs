@@ -147,4 +147,7 @@ pub struct ConnectorStatus {
     pub unread: u64,
     /// Whether it has ended.
     pub is_ended: bool,
+    /// What keeps it from its work at the moment, such as a lost server.
+    #[serde(default)]
+    pub problem: Option<String>,
 }

@@ -481,6 +481,22 @@ fn counters_count_published_and_acknowledged_messages() {
 }
 
 #[test]
+fn the_head_passes_a_tail_once_all_messages_before_it_are_acknowledged() {
+    let group = Group::new(1, 4096, 2);
+    let (mut publisher, mut first, mut second) = (group.publisher(0), group.member(0), group.member(1));
+    publisher.send_batch([&b"a"[..], b"b"]).unwrap();
+    let before = group.control(0).positions();
+    assert_eq!((before.head, before.tail), (0, 2 * record_len(1) as u64));
+    let claim = first.claim(ALL, 1).unwrap();
+    take(&mut second, ALL).unwrap();
+    publisher.send(b"c").unwrap();
+    assert_eq!(group.control(0).positions().head, 0, "the first message is claimed");
+    claim.ack();
+    let after = group.control(0).positions();
+    assert_eq!((after.head, after.tail), (before.tail, 3 * record_len(1) as u64));
+}
+
+#[test]
 fn an_interrupt_wakes_waiting_ends() {
     for wait in [WaitMode::Spin, WaitMode::Adaptive, WaitMode::Block] {
         let group = Group { wait, ..Group::new(1, 4096, 1) };

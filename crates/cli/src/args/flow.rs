@@ -40,6 +40,10 @@ pub(crate) struct FlowCheck {
     #[arg(value_name = "PIPELINE.yml", value_hint = ValueHint::FilePath)]
     pub(crate) pipeline: PathBuf,
 
+    /// Also ask the NATS server what it lacks for topics that cross hosts; nothing is changed there
+    #[arg(long)]
+    pub(crate) server: bool,
+
     /// Print the findings as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -61,6 +65,10 @@ pub(crate) struct FlowRun {
     /// The pipeline's file
     #[arg(value_name = "PIPELINE.yml", value_hint = ValueHint::FilePath)]
     pub(crate) pipeline: PathBuf,
+
+    /// Run the part of this host, if the pipeline has `hosts`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) host: Option<String>,
 
     /// Reload a function when the file of its module changes
     #[arg(long)]

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use super::diagnostic::{FileId, Place, Problems, quoted, quoted_path};
 use super::files::Files;
 use super::function::Function;
+use super::hosts::Hosts;
 use super::keys::{FUNCTION, PIPELINE};
+use super::nats::Nats;
 use super::pipeline::Pipeline;
 use super::read::{self, Base, Part};
 use super::sink::Sink;
@@ -83,9 +85,17 @@ pub(super) struct TopicDraft {
     pub(super) draft: Draft<Topic>,
 }
 
+/// An entry of `hosts:`.
+pub(super) struct HostDraft {
+    pub(super) name: String,
+    pub(super) place: Place,
+}
+
 /// The content of all files of a pipeline.
 #[derive(Default)]
 pub(super) struct Drafts {
+    pub(super) hosts: Vec<HostDraft>,
+    pub(super) nats: Option<Nats>,
     pub(super) files: Vec<PathBuf>,
     pub(super) functions: Vec<Draft<Function>>,
     pub(super) sources: Vec<Draft<Source>>,
@@ -97,6 +107,7 @@ impl Drafts {
     /// Converts a pipeline without errors.
     pub(super) fn into_pipeline(self, name: String) -> Pipeline {
         let mut topics: BTreeMap<String, Topic> = BTreeMap::new();
+        let hosts = self.hosts();
         let functions: Vec<_> = self.functions.into_iter().map(|draft| draft.item).collect();
         let sources: Vec<_> = self.sources.into_iter().map(|draft| draft.item).collect();
         let sinks: Vec<_> = self.sinks.into_iter().map(|draft| draft.item).collect();
@@ -108,7 +119,16 @@ impl Drafts {
         for topic in inputs.chain(outputs) {
             topics.entry(topic.clone()).or_default();
         }
-        Pipeline { name, files: self.files, functions, sources, sinks, topics }
+        Pipeline { name, files: self.files, functions, sources, sinks, topics, hosts, host: None, nats: self.nats }
+    }
+
+    fn hosts(&self) -> Hosts {
+        let functions = self.functions.iter().map(|draft| (&draft.item.name, draft.text("on")));
+        let sources = self.sources.iter().map(|draft| (&draft.item.name, draft.text("on")));
+        let sinks = self.sinks.iter().map(|draft| (&draft.item.name, draft.text("on")));
+        let placed =
+            functions.chain(sources).chain(sinks).filter_map(|(name, on)| Some((name.clone(), on?.to_owned())));
+        Hosts { names: self.hosts.iter().map(|host| host.name.clone()).collect(), placed: placed.collect() }
     }
 }
 
@@ -202,6 +222,11 @@ impl<'a> Loader<'a> {
         for node in part.get("sinks").items() {
             drafts.sinks.push(Draft { item: read::sink(node, &base), paths: IN_FOLDER, file, node: node.clone() });
         }
+        for node in part.get("hosts").items() {
+            let Some(name) = Part::new(node).text() else { continue };
+            drafts.hosts.push(HostDraft { name: name.to_owned(), place: Place { file, position: node.position } });
+        }
+        drafts.nats = root.get("nats").map(|node| read::nats(node, &base));
         for entry in part.get("topics").entries() {
             let place = Place { file, position: entry.key_position };
             let draft = Draft { item: read::topic(&entry.node), paths: IN_FOLDER, file, node: entry.node.clone() };

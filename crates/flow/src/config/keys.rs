@@ -8,9 +8,11 @@ use super::shape::{Key, MapKey, Object, Shape, Word};
 
 const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(60 * 60);
+const YEAR: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// The address space of 32-bit linear memory.
 const MAX_MEMORY: u64 = 4 << 30;
 const NAMES: Shape = Shape::List(&Shape::Name);
+const ON: Key = Key::new("on", Shape::Name, "The host it runs on, one of `hosts`. Required if there are `hosts`.");
 
 /// The pipeline's file.
 pub(super) static PIPELINE: Object = Object {
@@ -29,6 +31,73 @@ pub(super) static PIPELINE: Object = Object {
             "Policies of topics. A topic that is left out has the defaults.",
         )
         .wiring(),
+        Key::new(
+            "hosts",
+            NAMES,
+            "The machines that the pipeline runs on, by names of your choice. `flow run --host NAME` starts one's part.",
+        ),
+        Key::new("nats", Shape::Object(&NATS), "The NATS server for topics that cross machines."),
+    ],
+    one_of: &[],
+};
+
+static NATS: Object = Object {
+    what: "`nats`",
+    definition: "Nats",
+    help: "The NATS server for topics with `transport: nats`.",
+    keys: &[
+        Key::new("servers", Shape::List(&Shape::NatsUrl), "The servers of one cluster: nats://HOST:PORT or tls://HOST:PORT.")
+            .required(),
+        Key::new(
+            "prefix",
+            Shape::Token,
+            "The first word of all subjects and streams of this pipeline: letters, digits, `-` and `_`. No other pipeline \
+             on the server may have the same.",
+        )
+        .required(),
+        Key::new("credentials", Shape::Path, "A credentials file (.creds), as `nsc` makes them."),
+        Key::new("tls", Shape::Object(&NATS_TLS), "Certificates. With it, connections without TLS are refused."),
+        Key::new(
+            "ack_wait",
+            Shape::Time { min: Duration::from_secs(1), max: HOUR },
+            "After how long without a sign of life the server delivers the messages of a host again.",
+        )
+        .default("30s"),
+        Key::new("stream", Shape::Object(&NATS_STREAM), "The limits of streams that do not exist yet."),
+    ],
+    one_of: &[],
+};
+
+static NATS_TLS: Object = Object {
+    what: "`tls`",
+    definition: "NatsTls",
+    help: "Certificates for connections to the NATS server. `{}`: those that the system trusts.",
+    keys: &[
+        Key::new("ca", Shape::Path, "The certificates to trust beside the system's, in a PEM file."),
+        Key::new("certificate", Shape::Path, "This host's own certificate, in a PEM file; with `key`."),
+        Key::new("key", Shape::Path, "The key of `certificate`, in a PEM file."),
+    ],
+    one_of: &[],
+};
+
+static NATS_STREAM: Object = Object {
+    what: "`stream`",
+    definition: "NatsStream",
+    help: "The limits of a stream: one for each topic that crosses hosts and is delivered at least once.",
+    keys: &[
+        Key::new(
+            "max_age",
+            Shape::Time { min: Duration::from_secs(1), max: YEAR },
+            "After how long a message is lost though nobody has processed it; never unless given.",
+        ),
+        Key::new(
+            "max_bytes",
+            Shape::Size { min: 64 << 10, max: 1 << 50 },
+            "How much a stream keeps. Senders wait while it is full.",
+        )
+        .default("256MiB"),
+        Key::new("replicas", Shape::Count { min: 1, max: 5 }, "On how many servers of the cluster a stream is kept.")
+            .default("1"),
     ],
     one_of: &[],
 };
@@ -56,6 +125,7 @@ pub(super) static FUNCTION: Object = Object {
     help: "A WASM module, what feeds it, where its messages go and what it may do.",
     keys: &[
         Key::new("name", Shape::Name, "Its name in logs, metrics and `flow reload`.").required(),
+        ON,
         Key::new("kind", Shape::Choice(KINDS), "What feeds it.").default("processor"),
         Key::new("module", Shape::Object(&MODULE), "Its WASM file.").required(),
         Key::new("args", Shape::List(&Shape::Text), "Its arguments. The guest sees the first as argument 0."),
@@ -216,6 +286,7 @@ pub(super) static SOURCE: Object = Object {
     help: "Brings messages in, from one of stdin, file, http, timer and websocket.",
     keys: &[
         Key::new("name", Shape::Name, "Its name in logs and metrics.").required(),
+        ON,
         Key::new("stdin", Shape::Choice(FRAMINGS), "Standard input."),
         Key::new("file", Shape::Object(&FILE_SOURCE), "A file, read once."),
         Key::new("http", Shape::Object(&HTTP), "An HTTP server: the body of each POST is a message."),
@@ -271,6 +342,7 @@ pub(super) static SINK: Object = Object {
     help: "Carries messages out, to one of stdout, file and websocket.",
     keys: &[
         Key::new("name", Shape::Name, "Its name in logs and metrics.").required(),
+        ON,
         Key::new("input", Shape::Object(&INPUT), "The topic it reads.").required().wiring(),
         Key::new("stdout", Shape::Choice(LAYOUTS), "Standard output."),
         Key::new("file", Shape::Object(&FILE_SINK), "A file to write."),
@@ -337,4 +409,7 @@ const DELIVERIES: &[Word] = &[
     Word { word: "at-least-once", help: "They return to their group. A message may arrive twice." },
 ];
 
-const TRANSPORTS: &[Word] = &[Word { word: "local", help: "Through shared memory of this machine." }];
+const TRANSPORTS: &[Word] = &[
+    Word { word: "local", help: "Through shared memory of one machine." },
+    Word { word: "nats", help: "Through a NATS server, if the topic's ends are on several hosts; else as `local`." },
+];

@@ -28,8 +28,10 @@ mod function;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod hosts;
 mod inspect;
 mod keys;
+mod nats;
 mod pipeline;
 mod read;
 mod rules;
@@ -52,7 +54,11 @@ pub use function::{
     DirectoryGrant, Exhausted, Function, FunctionKind, Grants, HostPort, Input, Isolation, Limits, Queue, Restart,
     Stream, Wait,
 };
+pub use hosts::{Crossing, Hosts};
 pub use inspect::{Finding, ModuleInspector};
+#[cfg(feature = "nats")]
+pub(crate) use nats::encoded;
+pub use nats::{Nats, NatsStream, NatsTls, NatsTopic};
 pub use pipeline::Pipeline;
 pub use scaffold::{Language, scaffold};
 pub use schema::{function_schema, pipeline_schema};
@@ -73,6 +79,22 @@ pub struct Options<'a> {
     pub working_folder: PathBuf,
     /// Inspects modules. If none is given, the check only tests whether the files exist.
     pub inspector: Option<&'a dyn ModuleInspector>,
+    /// The host whose part of the pipeline will run here. Modules and files of other hosts need not
+    /// exist then. A host that the pipeline does not have is an error, and so is none if it has
+    /// some. The default checks the whole pipeline, for no host.
+    pub host: CheckedHost<'a>,
+}
+
+/// Which part of a pipeline is checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CheckedHost<'a> {
+    /// The whole pipeline. The modules of all hosts must exist.
+    #[default]
+    All,
+    /// A pipeline that runs on this machine alone, so it must not have hosts.
+    Alone,
+    /// The part of this host.
+    Named(&'a str),
 }
 
 /// The result of a check.
@@ -100,7 +122,7 @@ pub fn check(path: &Path, options: &Options) -> Checked {
 fn check_files(path: &Path, options: &Options, files: &dyn Files) -> Checked {
     let mut problems = Problems::default();
     let drafts = Loader::new(files, &options.working_folder, &mut problems).load(path);
-    rules::apply(&drafts, files, options.inspector, &mut problems);
+    rules::apply(&drafts, files, options, &mut problems);
     let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     let pipeline = (!problems.has_errors()).then(|| drafts.into_pipeline(name));
     Checked { pipeline, diagnostics: problems.into_diagnostics() }

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::function::Function;
+use super::hosts::Hosts;
+use super::nats::Nats;
 use super::sink::Sink;
 use super::source::Source;
 use super::topic::Topic;
@@ -29,6 +31,12 @@ pub struct Pipeline {
     /// All topics that are read or written, by name. A topic that is not listed in `topics:` has
     /// the defaults.
     pub topics: BTreeMap<String, Topic>,
+    /// The machines it runs on. Empty for a pipeline of one machine, and for a [part](Self::part).
+    pub hosts: Hosts,
+    /// The host of a [part](Self::part).
+    pub host: Option<String>,
+    /// The NATS server for topics that cross hosts.
+    pub nats: Option<Nats>,
 }
 
 impl Pipeline {

@@ -9,9 +9,10 @@ use super::files::Files;
 use super::function::{
     DirectoryGrant, Exhausted, Function, FunctionKind, Grants, Input, Isolation, Limits, Queue, Restart, Stream, Wait,
 };
+use super::nats::{Nats, NatsStream, NatsTls};
 use super::sink::{Layout, Sink, SinkKind};
 use super::source::{Framing, Source, SourceKind};
-use super::topic::{Delivery, Overflow, Topic};
+use super::topic::{Delivery, Overflow, Topic, Transport};
 use super::value::{self, Wrong};
 use super::yaml::{Entry, Node, Value};
 
@@ -269,14 +270,41 @@ pub(super) fn topic(node: &Node) -> Topic {
     let overflows =
         [("block", Overflow::Block), ("drop-oldest", Overflow::DropOldest), ("drop-new", Overflow::DropNew)];
     let deliveries = [("at-most-once", Delivery::AtMostOnce), ("at-least-once", Delivery::AtLeastOnce)];
+    let transport = part.get("transport").word(&[("local", Transport::Local), ("nats", Transport::Nats)]);
+    let max_message = match transport {
+        Transport::Local => Topic::default_max_message(capacity),
+        Transport::Nats => Topic::default_max_message(capacity).min(Topic::MAX_NATS_MESSAGE),
+    };
     let max_deliver = part.get("max_deliver").count().and_then(|count| u8::try_from(count).ok());
     Topic {
         capacity,
-        max_message: size("max_message").unwrap_or(Topic::default_max_message(capacity)),
+        max_message: size("max_message").unwrap_or(max_message),
         overflow: part.get("overflow").word(&overflows),
         delivery: part.get("delivery").word(&deliveries),
         max_deliver: max_deliver.filter(|count| *count > 0).unwrap_or(Topic::MAX_DELIVER),
         dead_letter: part.get("dead_letter").string(),
-        ..Topic::default()
+        transport,
+    }
+}
+
+/// Converts the settings of the NATS server.
+pub(super) fn nats(node: &Node, base: &Base) -> Nats {
+    let part = Part::new(node);
+    let (tls, stream, default) = (part.get("tls"), part.get("stream"), NatsStream::default());
+    let path = |part: Part| part.text().map(|path| base.resolve_any(path));
+    Nats {
+        servers: part.get("servers").texts(),
+        prefix: part.get("prefix").string().unwrap_or_default(),
+        credentials: path(part.get("credentials")),
+        tls: tls.is_present().then(|| NatsTls {
+            ca: path(tls.get("ca")),
+            certificate: path(tls.get("certificate")).zip(path(tls.get("key"))),
+        }),
+        ack_wait: part.get("ack_wait").time().unwrap_or(Nats::ACK_WAIT),
+        stream: NatsStream {
+            max_age: stream.get("max_age").time(),
+            max_bytes: stream.get("max_bytes").size().unwrap_or(default.max_bytes),
+            replicas: stream.get("replicas").count().and_then(|count| usize::try_from(count).ok()).unwrap_or(1),
+        },
     }
 }

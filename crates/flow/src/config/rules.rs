@@ -1,5 +1,6 @@
 //! Rules that concern several values: names, inputs, queues and topics that contradict each other.
 
+mod hosts;
 mod topics;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,18 +12,22 @@ use super::function::{Function, FunctionKind, Input, Queue};
 use super::inspect::ModuleInspector;
 use super::source::{Source, SourceKind};
 use super::topology::MAX_MEMBERS;
-use super::value;
+use super::{Options, value};
 
 /// Applies all rules.
-pub(super) fn apply(drafts: &Drafts, files: &dyn Files, inspector: Option<&dyn ModuleInspector>, found: &mut Problems) {
+pub(super) fn apply(drafts: &Drafts, files: &dyn Files, options: &Options, found: &mut Problems) {
     names(drafts, found);
     for draft in &drafts.functions {
         feed(draft, found);
         restart(draft, found);
-        module(draft, files, inspector, found);
+        if hosts::is_checked(draft, options) {
+            module(draft, files, options.inspector, found);
+        }
     }
-    drafts.sources.iter().for_each(|draft| source_file(draft, files, found));
+    let sources = drafts.sources.iter().filter(|draft| hosts::is_checked(draft, options));
+    sources.for_each(|draft| source_file(draft, files, found));
     shared_sources(drafts, found);
+    hosts::apply(drafts, options, found);
     instances(drafts, found);
     rings(drafts, found);
     queues(drafts, found);
@@ -106,15 +111,18 @@ fn source_file(draft: &Draft<Source>, files: &dyn Files, found: &mut Problems) {
     }
 }
 
-/// Two sources cannot share standard input, or the same address and path.
+/// Two sources of one host cannot share standard input, or the same address and path.
 fn shared_sources(drafts: &Drafts, found: &mut Problems) {
-    let mut stdin = None;
+    let mut stdin = BTreeMap::new();
     let mut served = BTreeMap::new();
     for draft in &drafts.sources {
+        let on = draft.text("on");
         let first = match &draft.item.kind {
-            SourceKind::Stdin(_) if draft.has("stdin") => stdin.replace(&draft.item.name).map(|first| ("stdin", first)),
+            SourceKind::Stdin(_) if draft.has("stdin") => {
+                stdin.insert(on, &draft.item.name).map(|first| ("stdin", first))
+            }
             SourceKind::Http { listen, path } if listen.port() > 0 => {
-                served.insert((listen, path), &draft.item.name).map(|first| ("http", first))
+                served.insert((on, listen, path), &draft.item.name).map(|first| ("http", first))
             }
             _ => None,
         };

@@ -80,6 +80,8 @@ fn shape(shape: &Shape, definitions: &mut BTreeMap<&'static str, Value>) -> Valu
         Shape::Text => json!({ "type": ["string", "number", "boolean"] }),
         Shape::Path => json!({ "type": "string", "minLength": 1 }),
         Shape::WebsocketUrl => json!({ "type": "string", "pattern": "^wss?://[^\\s/@]+(/\\S*)?" }),
+        Shape::NatsUrl => json!({ "type": "string", "pattern": "^(nats|tls)://\\S+$" }),
+        Shape::Token => json!({ "type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$" }),
         Shape::HostPort | Shape::Listen => json!({ "type": "string", "pattern": "^\\S+:[0-9]{1,5}$" }),
         Shape::HttpPath => json!({ "type": "string", "pattern": "^/[^\\s?#]*$" }),
         Shape::Flag => json!({ "type": "boolean" }),

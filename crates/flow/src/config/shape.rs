@@ -14,6 +14,10 @@ pub(super) enum Shape {
     Path,
     /// The URL of a WebSocket server.
     WebsocketUrl,
+    /// The URL of a NATS server.
+    NatsUrl,
+    /// A word of letters, digits, `-` and `_`.
+    Token,
     /// A host and a port.
     HostPort,
     /// An IP address and a port to listen at.

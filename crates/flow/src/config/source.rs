@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::nats::NatsTopic;
+
 /// A source of a pipeline.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Source {
@@ -50,6 +52,14 @@ pub enum SourceKind {
     Websocket {
         /// `ws://` or `wss://`, a host, and optionally a port and a path.
         url: String,
+    },
+    /// A topic on a NATS server, see [`crate::config::Pipeline::part`]. Its first output is the queue's
+    /// own topic, the second one that for dead letters. Not available in YAML.
+    Nats {
+        /// The topic.
+        topic: NatsTopic,
+        /// The queue's name on the server.
+        queue: String,
     },
     /// An end that the program that runs the pipeline uses or passes on, see [`crate::external`].
     /// Not available in YAML.

@@ -36,6 +36,12 @@ impl Topic {
     /// The bytes that a ring adds to each message, before it pads the sum to a multiple of 8.
     pub const HEADER: usize = 8;
 
+    /// The maximum default of `max_message` with [`Transport::Nats`]: with its headers, such a message
+    /// is as long as NATS servers accept by default.
+    pub const MAX_NATS_MESSAGE: usize = Topic::MAX_MESSAGE - Topic::NATS_HEADERS;
+    /// The space for the headers of a message on a NATS server, in bytes.
+    pub const NATS_HEADERS: usize = 4 << 10;
+
     /// The default of `max_message` for a given capacity.
     pub fn default_max_message(capacity: usize) -> usize {
         Topic::MAX_MESSAGE.min(capacity / 4)
@@ -92,7 +98,9 @@ pub enum Delivery {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
-    /// Through shared memory of this machine. The only one so far.
+    /// Through shared memory of one machine. The default.
     #[default]
     Local,
+    /// Through a NATS server, if its ends are on several hosts; else as [`Transport::Local`].
+    Nats,
 }

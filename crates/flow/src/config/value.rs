@@ -97,6 +97,38 @@ pub(super) fn websocket_url(text: &str) -> Result<String, Wrong> {
     Ok(text.to_owned())
 }
 
+/// Checks the URL of a NATS server. It may have a user's name and a password or a token.
+pub(super) fn nats_url(text: &str) -> Result<String, Wrong> {
+    let wrong = |what: &str| {
+        // Not quoted, as it may contain a password.
+        Wrong::new(format!("not the URL of a NATS server: {what}"), "write nats://HOST:PORT or tls://HOST:PORT")
+    };
+    let rest = text.strip_prefix("nats://").or_else(|| text.strip_prefix("tls://"));
+    let rest = rest.ok_or_else(|| wrong("it does not begin with nats:// or tls://"))?;
+    if text.contains(|any: char| any.is_control() || any.is_whitespace()) {
+        return Err(wrong("it has spaces"));
+    }
+    let authority = rest.rsplit('@').next().unwrap_or_default();
+    if authority.contains('/') {
+        return Err(wrong("it has a path"));
+    }
+    let with_port = if has_port(authority) { authority.to_owned() } else { format!("{authority}:4222") };
+    split_host(&with_port).map_err(wrong)?;
+    Ok(text.to_owned())
+}
+
+/// Checks a word that may be part of a subject and of a stream's name.
+pub(super) fn token(text: &str) -> Result<(), Wrong> {
+    let is_good = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
+    match (1..=64).contains(&text.len()) && text.chars().all(is_good) {
+        true => Ok(()),
+        false => Err(Wrong::new(
+            format!("{} is not a word for subjects", quoted(text)),
+            "write 1 to 64 letters, digits, `-` and `_`: orders",
+        )),
+    }
+}
+
 /// Whether the host is followed by a colon; colons within IPv6 brackets do not count.
 fn has_port(authority: &str) -> bool {
     authority.rsplit(']').next().is_some_and(|rest| rest.contains(':'))
@@ -218,6 +250,14 @@ mod tests {
         for bad in ["http://a", "ws://", "ws://a b", "ws://:80", "ws://a:0", "ws://a:70000", "ws://[::1", "ws://u@a"] {
             assert!(websocket_url(bad).is_err(), "{bad}");
         }
+        for good in ["nats://localhost:4222", "tls://nats.example.org", "nats://user:p/ss@[::1]:4222"] {
+            assert_eq!(nats_url(good).as_deref(), Ok(good));
+        }
+        for bad in ["http://a", "nats://", "nats://a b", "nats://a:0", "nats://a/b", "nats://secret@a:x"] {
+            let wrong = nats_url(bad).unwrap_err();
+            assert!(!wrong.message.contains("secret"), "{}", wrong.message);
+        }
+        assert!(token("orders-2_b").is_ok() && token("a.b").is_err() && token("").is_err() && token("a*").is_err());
         assert_eq!(host_port("[::1]:80").unwrap().to_string(), "[::1]:80");
         assert_eq!(host_port("example.org:443").unwrap().to_string(), "example.org:443");
         for bad in ["example.org", "a:b", "::1:80", ":80", "a..b:80"] {

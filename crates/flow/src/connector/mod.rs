@@ -9,11 +9,16 @@
 //! | `timer.rs` | the source that sends at intervals |
 //! | `ring_watch.rs` | watches external sources and sinks |
 //! | `requests.rs` | the source that receives HTTP requests |
+//! | `problem.rs` | what keeps a connector from its work |
+//! | `nats/` | topics that cross hosts: a sink that publishes, sources that read queues |
 //! | `websocket/` | WebSocket clients: a source, a sink, and streams |
 
 mod bytes;
 mod inlet;
+#[cfg(feature = "nats")]
+mod nats;
 mod outlet;
+mod problem;
 mod requests;
 mod ring_watch;
 mod timer;
@@ -26,8 +31,9 @@ use anyhow::{Context, Result, bail};
 
 use self::inlet::Inlet;
 use self::outlet::{Outlet, Stop};
+use self::problem::Problem;
 use self::ring_watch::RingWatch;
-use crate::config::{End, Function, Pipeline, Sink, SinkKind, Source, SourceKind, Stream, Topology};
+use crate::config::{End, Function, NatsTopic, Pipeline, Sink, SinkKind, Source, SourceKind, Stream, Topology};
 use crate::counters::{Counter, Counters};
 use crate::external::{Holder, Lease, LeaseWatch};
 use crate::status::ConnectorStatus;
@@ -49,8 +55,10 @@ struct Connector {
     end: End,
     name: String,
     stop: Arc<Stop>,
-    /// For a stream: stops its input, while replies are still sent.
+    /// For a stream: stops its input, while replies are still sent. For a source of a server: stops
+    /// its input, while messages are still acknowledged.
     drain: Option<Arc<Stop>>,
+    problem: Arc<Problem>,
     counters: Arc<Counters>,
     /// For an external end only.
     external: Option<External>,
@@ -84,10 +92,11 @@ impl Connectors {
         let streams = functions.map(|(at, function)| (End::Stream(at), &function.name));
         let connector = |(end, name): (End, &String)| -> Result<Connector> {
             let counters = Arc::new(Counters::create()?.0);
-            let drain = matches!(end, End::Stream(_)).then(Stop::new).transpose()?.map(Arc::new);
+            let drain = has_drain(end, pipeline).then(Stop::new).transpose()?.map(Arc::new);
             let stop = Arc::new(Stop::new()?);
+            let problem = Arc::new(Problem::new(name));
             let external = is_external(end, pipeline).then(External::new).transpose()?;
-            Ok(Connector { end, name: name.clone(), stop, drain, counters, external, is_ended: false })
+            Ok(Connector { end, name: name.clone(), stop, drain, problem, counters, external, is_ended: false })
         };
         Ok(Connectors { all: sources.chain(sinks).chain(streams).map(connector).collect::<Result<_>>()? })
     }
@@ -104,8 +113,9 @@ impl Connectors {
         fabric: &Fabric,
         mailbox: &Mailbox<Message>,
     ) -> Result<()> {
+        let remote = Remote::of(pipeline)?;
         for connector in &self.all {
-            let work = connector.work(pipeline, topology, fabric);
+            let work = connector.work(pipeline, topology, fabric, &remote);
             let work = work.with_context(|| format!("cannot start `{}`", connector.name))?;
             let (end, mailbox) = (connector.end, mailbox.clone());
             let run = move || {
@@ -147,6 +157,7 @@ impl Connectors {
             dropped: connector.counters.get(Counter::Dropped),
             unread: connector.counters.get(Counter::Unread),
             is_ended: connector.is_ended,
+            problem: connector.problem.get().filter(|_| !connector.is_ended),
         };
         self.all.iter().map(status).collect()
     }
@@ -169,9 +180,10 @@ impl Connectors {
     /// Stops all input from outside.
     pub(crate) fn stop_sources(&self) {
         for connector in &self.all {
-            match connector.end {
-                End::Source(_) => connector.stop.set(),
-                _ => connector.drain.iter().for_each(|drain| drain.set()),
+            match (&connector.drain, connector.end) {
+                (Some(drain), _) => drain.set(),
+                (None, End::Source(_)) => connector.stop.set(),
+                (None, _) => {}
             }
         }
     }
@@ -189,7 +201,7 @@ type Work = Box<dyn FnOnce() -> Result<()> + Send>;
 
 impl Connector {
     /// The work of its thread.
-    fn work(&self, pipeline: &Pipeline, topology: &Topology, fabric: &Fabric) -> Result<Work> {
+    fn work(&self, pipeline: &Pipeline, topology: &Topology, fabric: &Fabric, remote: &Remote) -> Result<Work> {
         let inlet = || Inlet::open(self.end, pipeline, topology, fabric, &self.stop, &self.counters);
         let outlet = |stop| Outlet::open(self.end, pipeline, topology, fabric, stop, &self.counters);
         if let Some(external) = &self.external {
@@ -197,14 +209,118 @@ impl Connector {
             return Ok(Box::new(move || watch.run()));
         }
         match self.end {
-            End::Source(at) => source(&pipeline.sources[at], outlet(&self.stop)?),
-            End::Sink(at) => sink(&pipeline.sinks[at], inlet()?, &self.stop),
+            End::Source(at) => match &pipeline.sources[at].kind {
+                SourceKind::Nats { topic, queue } => {
+                    let outlet = outlet(self.drain.as_ref().unwrap_or(&self.stop))?;
+                    remote.source(self, topic, queue, outlet, (pipeline, topology, fabric))
+                }
+                _ => source(&pipeline.sources[at], outlet(&self.stop)?),
+            },
+            End::Sink(at) => match &pipeline.sinks[at].kind {
+                SinkKind::Nats(topic) => remote.sink(self, topic, inlet()?),
+                _ => sink(&pipeline.sinks[at], inlet()?, &self.stop),
+            },
             End::Stream(at) => {
                 let drain = self.drain.as_ref().unwrap_or(&self.stop);
                 stream(&pipeline.functions[at], outlet(drain)?, inlet()?, &self.stop)
             }
             End::Function { .. } => bail!("a function is no connector"),
         }
+    }
+}
+
+/// The server of topics that cross hosts, if this build can use one.
+struct Remote {
+    #[cfg(feature = "nats")]
+    nats: Option<nats::Server>,
+}
+
+#[cfg(feature = "nats")]
+impl Remote {
+    fn of(pipeline: &Pipeline) -> Result<Remote> {
+        let has_ends = pipeline.sources.iter().any(|source| matches!(source.kind, SourceKind::Nats { .. }))
+            || pipeline.sinks.iter().any(|sink| matches!(sink.kind, SinkKind::Nats(_)));
+        Ok(Remote { nats: if has_ends { nats::Server::of(pipeline)? } else { None } })
+    }
+
+    fn server(&self) -> Result<&nats::Server> {
+        self.nats.as_ref().context("the pipeline has no NATS server")
+    }
+
+    fn sink(&self, connector: &Connector, topic: &NatsTopic, inlet: Inlet) -> Result<Work> {
+        self.server()?.sink(&connector.name, topic, inlet, &connector.stop, &connector.problem)
+    }
+
+    fn source(
+        &self,
+        connector: &Connector,
+        topic: &NatsTopic,
+        queue: &str,
+        outlet: Outlet,
+        (pipeline, topology, fabric): (&Pipeline, &Topology, &Fabric),
+    ) -> Result<Work> {
+        let Connector { end, name, stop, problem, .. } = connector;
+        let drain = connector.drain.as_ref().unwrap_or(stop);
+        let ends = nats::SourceEnds { end: *end, name, topic, stop, drain, problem, pipeline, topology, fabric };
+        self.server()?.source(queue, ends, outlet)
+    }
+}
+
+#[cfg(not(feature = "nats"))]
+impl Remote {
+    fn of(_: &Pipeline) -> Result<Remote> {
+        Ok(Remote {})
+    }
+
+    fn sink(&self, _: &Connector, topic: &NatsTopic, _: Inlet) -> Result<Work> {
+        Err(without_nats(topic))
+    }
+
+    fn source(
+        &self,
+        _: &Connector,
+        topic: &NatsTopic,
+        _: &str,
+        _: Outlet,
+        _: (&Pipeline, &Topology, &Fabric),
+    ) -> Result<Work> {
+        Err(without_nats(topic))
+    }
+}
+
+#[cfg(not(feature = "nats"))]
+fn without_nats(topic: &NatsTopic) -> anyhow::Error {
+    anyhow::anyhow!(
+        "the topic `{}` has `transport: nats`, and this program was built without it; build it with the feature `nats` of \
+         the crate `estafette-flow` (of the command: `flow-nats`)",
+        topic.topic
+    )
+}
+
+/// What the NATS server of a pipeline lacks for its topics that cross hosts, one line each: streams
+/// and consumers that do not exist yet, or what does not fit. Changes nothing on the server. Blocks
+/// for some seconds if the server does not answer.
+///
+/// # Errors
+///
+/// If the server cannot be reached, or refuses the connection. If the build has no feature `nats`
+/// and a topic crosses.
+pub fn missing_on_server(pipeline: &Pipeline) -> Result<Vec<String>> {
+    #[cfg(feature = "nats")]
+    return nats::probe::missing(pipeline);
+    #[cfg(not(feature = "nats"))]
+    match (&pipeline.nats, pipeline.crossings().first()) {
+        (Some(nats), Some(crossing)) => Err(without_nats(&pipeline.nats_topic(nats, crossing))),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// Whether the input of a connector stops before the connector does.
+fn has_drain(end: End, pipeline: &Pipeline) -> bool {
+    match end {
+        End::Stream(_) => true,
+        End::Source(at) => matches!(pipeline.sources[at].kind, SourceKind::Nats { .. }),
+        End::Sink(_) | End::Function { .. } => false,
     }
 }
 
@@ -238,7 +354,7 @@ fn source(source: &Source, mut outlet: Outlet) -> Result<Work> {
             let (name, url) = (source.name.clone(), url.clone());
             Box::new(move || websocket::run_source(&name, &url, outlet))
         }
-        SourceKind::External => bail!("an external source has no thread"),
+        SourceKind::Nats { .. } | SourceKind::External => bail!("it is no source of this machine"),
     })
 }
 
@@ -258,7 +374,7 @@ fn sink(sink: &Sink, mut inlet: Inlet, stop: &Arc<Stop>) -> Result<Work> {
             let (name, url, stop) = (sink.name.clone(), url.clone(), Arc::clone(stop));
             Box::new(move || websocket::run_sink(&name, &url, inlet, &stop))
         }
-        SinkKind::External => bail!("an external sink has no thread"),
+        SinkKind::Nats(_) | SinkKind::External => bail!("it is no sink of this machine"),
     })
 }
 

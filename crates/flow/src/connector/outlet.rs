@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use estafette_ipc::WaitMode;
+#[cfg(feature = "nats")]
+use estafette_ipc::group::PublishError;
 use estafette_ipc::group::{Interrupt, Publisher};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
@@ -94,6 +96,20 @@ pub(super) struct Outlet {
     pub(super) stop: Arc<Stop>,
 }
 
+/// What became of a message that was sent without waiting.
+#[cfg(feature = "nats")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(super) enum Offered {
+    Sent,
+    /// There is no space, or the source must stop.
+    Full,
+    /// It is too long, or nobody reads the topic. It is counted.
+    Dropped,
+    /// All readers have ended.
+    Closed,
+}
+
 /// Whether a source continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -163,6 +179,60 @@ impl Outlet {
             }
         }
         Ok(Next::Continue)
+    }
+
+    /// Sends a message to its first topic, which one queue reads. Does not block.
+    ///
+    /// # Errors
+    ///
+    /// If a ring is broken.
+    #[cfg(feature = "nats")]
+    pub(super) fn try_send(&mut self, message: &[u8]) -> Result<Offered> {
+        let Some(output) = self.outputs.first_mut() else { return Ok(Offered::Closed) };
+        if message.len() > output.max_message {
+            too_long(&self.counters, message.len());
+            return Ok(Offered::Dropped);
+        }
+        let Some(queue) = output.groups.first_mut() else { return Ok(Offered::Closed) };
+        match queue.try_send(message) {
+            Ok(()) => {
+                self.counters.add(Counter::SentMessages, 1);
+                self.counters.add(Counter::SentBytes, message.len() as u64);
+                Ok(Offered::Sent)
+            }
+            Err(PublishError::Full) => Ok(Offered::Full),
+            Err(PublishError::Closed) => Ok(Offered::Closed),
+            Err(error) => Err(SendError::from(error).into()),
+        }
+    }
+
+    /// Sends a message to its second topic, that for dead letters, if it has one. Blocks while the
+    /// topic is full, if its policy is to block.
+    ///
+    /// # Errors
+    ///
+    /// If a ring is broken.
+    #[cfg(feature = "nats")]
+    pub(super) fn send_dead_letter(&mut self, message: &[u8]) -> Result<Offered> {
+        let Some(output) = self.outputs.get_mut(1) else {
+            self.dropped(1);
+            return Ok(Offered::Dropped);
+        };
+        match output.send(message, &self.counters) {
+            Ok(Sent::TooLong) => {
+                too_long(&self.counters, message.len());
+                Ok(Offered::Dropped)
+            }
+            Ok(_) => Ok(Offered::Sent),
+            Err(SendError::Stopped) => Ok(Offered::Full),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Counts messages that were lost before they could be sent.
+    #[cfg(feature = "nats")]
+    pub(super) fn dropped(&self, messages: u64) {
+        self.counters.add(Counter::Dropped, messages);
     }
 
     /// Closes the outputs before the whole connector has ended: no message follows.

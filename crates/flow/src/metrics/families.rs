@@ -115,6 +115,9 @@ const CONNECTORS: &[Family<ConnectorStatus>] = &[
         |it| count(it.unread),
     ),
     ("estafette_connector_ended", Gauge, "1 once it has ended.", |it| Some(f64::from(u8::from(it.is_ended)))),
+    ("estafette_connector_problem", Gauge, "1 while something keeps it from its work, such as a lost server.", |it| {
+        Some(f64::from(u8::from(it.problem.is_some())))
+    }),
 ];
 
 fn count(count: u64) -> Option<f64> {
@@ -253,6 +256,7 @@ mod tests {
             dropped: 0,
             unread: 0,
             is_ended: true,
+            problem: None,
         };
         Status {
             pipeline: "p".into(),
@@ -294,6 +298,7 @@ mod tests {
             "estafette_function_cpu_seconds_total{function=\"f \\\"g\\\"\",replica=\"0\"} 0.25",
             "estafette_topic_oldest_seconds{topic=\"a\",queue=\"q (2)\"} 0.5",
             "estafette_connector_ended{connector=\"c\"} 1",
+            "estafette_connector_problem{connector=\"c\"} 0",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }

@@ -3,7 +3,7 @@
 //! | path | response |
 //! |---|---|
 //! | `/metrics` | the text format of Prometheus, version 0.0.4 |
-//! | `/health` | 200 `ok`, or 503 with the permanent failures, one line each |
+//! | `/health` | 200 `ok`, or 503 with the permanent failures and the problems of sources and sinks, one line each |
 //!
 //! | file | content |
 //! |---|---|
@@ -161,7 +161,17 @@ const ENDED: &str = "the pipeline has ended, or does not respond\n";
 fn health(status: Option<&Status>) -> FullResponse {
     match status {
         None => http::text(StatusCode::SERVICE_UNAVAILABLE, ENDED),
-        Some(status) if status.failures.is_empty() => http::text(StatusCode::OK, "ok\n"),
-        Some(status) => http::text(StatusCode::SERVICE_UNAVAILABLE, &(status.failures.join("\n") + "\n")),
+        Some(status) => match problems(status) {
+            problems if problems.is_empty() => http::text(StatusCode::OK, "ok\n"),
+            problems => http::text(StatusCode::SERVICE_UNAVAILABLE, &problems),
+        },
     }
+}
+
+/// What is wrong with a pipeline, one line each.
+fn problems(status: &Status) -> String {
+    let failures = status.failures.iter().map(|failure| format!("{failure}\n"));
+    let connectors = status.connectors.iter();
+    let problems = connectors.filter_map(|it| Some(format!("`{}`: {}\n", it.name, it.problem.as_ref()?)));
+    failures.chain(problems).collect()
 }

@@ -42,7 +42,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use self::code::{Code, Compiled};
 use self::host::{Host, HostProgram};
@@ -224,8 +224,10 @@ impl Supervisor {
     ///
     /// # Errors
     ///
-    /// If a module is invalid, or memory or file descriptors are exhausted.
+    /// If a module is invalid, or memory or file descriptors are exhausted. If the pipeline runs on
+    /// several hosts: only the [part](Pipeline::part) of one can run here.
     pub fn new(pipeline: Pipeline, options: Options) -> Result<Supervisor> {
+        ensure!(pipeline.hosts.names.is_empty(), "the pipeline runs on several hosts; choose the part of one");
         raise_descriptor_limit();
         let topology = Topology::of(&pipeline);
         let code = Code::compile(&pipeline)?;

@@ -5,3 +5,5 @@ mod http;
 mod metrics;
 mod pipeline;
 mod websocket;
+#[cfg(not(feature = "nats"))]
+mod without_nats;

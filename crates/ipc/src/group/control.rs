@@ -27,6 +27,18 @@ pub struct Depth {
     pub bytes: u64,
 }
 
+/// Positions in the stream of a ring's records, in bytes since its creation. A record has a header of
+/// 8 bytes, the message, and padding to a multiple of 8.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Positions {
+    /// All records before it are acknowledged, dropped or discarded, or copied by a member that
+    /// [copies](super::Member::with_copies).
+    pub head: u64,
+    /// The end of the last published record.
+    pub tail: u64,
+}
+
 /// Counts of a ring's messages since its creation.
 ///
 /// The numbers are read one after the other, so they may be inconsistent while messages are in
@@ -82,6 +94,14 @@ impl RingControl {
         let gone = counters.acked.wrapping_add(counters.dropped).wrapping_add(counters.discarded);
         let bytes = self.ring.tail().saturating_sub(head).min(self.ring.capacity());
         Depth { messages: counters.published.saturating_sub(gone), bytes }
+    }
+
+    /// How far the ring was published and acknowledged. Messages that were published before a call
+    /// are done once a later call has a `head` of at least that call's `tail`.
+    #[must_use]
+    pub fn positions(&self) -> Positions {
+        let head = self.ring.head();
+        Positions { head, tail: self.ring.tail() }
     }
 
     /// The counts of the ring's messages.

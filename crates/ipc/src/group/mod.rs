@@ -89,7 +89,7 @@ pub use self::recovery::{Recovered, Recovery};
 #[cfg(not(loom))]
 pub use self::{
     claim::{Claim, Message},
-    control::{Counters, Depth, RingControl},
+    control::{Counters, Depth, Positions, RingControl},
     files::{BellFile, RingFile},
     interrupt::Interrupt,
     member::{ClaimError, Member},

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::Result;
-use estafette_flow::Inspector;
-use estafette_flow::config::{Checked, Diagnostic, Options, Pipeline, Severity, check};
+use estafette_flow::config::{Checked, Crossing, Diagnostic, Options, Pipeline, Severity, check};
+use estafette_flow::{Inspector, missing_on_server};
 use serde::Serialize;
 
 use crate::args::FlowCheck;
@@ -17,20 +17,40 @@ struct Printed<'a> {
     /// Whether the pipeline can run.
     good: bool,
     diagnostics: &'a [Diagnostic],
+    /// The topics that cross hosts.
+    #[serde(skip_serializing_if = "<[Crossing]>::is_empty")]
+    crossings: &'a [Crossing],
+    /// What the server lacks for them.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    missing: &'a [String],
 }
 
 /// Runs `flow check`. Warnings do not make it fail.
 pub(crate) fn run(args: &FlowCheck) -> Result<Exit> {
     let options = Options { inspector: Some(&Inspector), ..Options::default() };
     let Checked { pipeline, diagnostics } = check(&args.pipeline, &options);
+    let crossings = pipeline.as_ref().map(Pipeline::crossings).unwrap_or_default();
+    let missing = match pipeline.as_ref().filter(|_| args.server) {
+        Some(pipeline) => missing_on_server(pipeline)?,
+        None => Vec::new(),
+    };
     if args.json {
-        print_json(&Printed { good: pipeline.is_some(), diagnostics: &diagnostics })?;
+        print_json(&Printed {
+            good: pipeline.is_some(),
+            diagnostics: &diagnostics,
+            crossings: &crossings,
+            missing: &missing,
+        })?;
     } else {
         for diagnostic in &diagnostics {
             report_to_stderr(&diagnostic.to_string());
         }
         match &pipeline {
-            Some(pipeline) => print(&format!("{} is good: {}\n", args.pipeline.display(), contents(pipeline)))?,
+            Some(pipeline) => {
+                print(&format!("{} is good: {}\n", args.pipeline.display(), contents(pipeline)))?;
+                crossings.iter().try_for_each(|crossing| print(&format!("  {crossing}\n")))?;
+                missing.iter().try_for_each(|missing| print(&format!("  {missing}\n")))?;
+            }
             None => report_to_stderr(&summary(&args.pipeline, &diagnostics)),
         }
     }

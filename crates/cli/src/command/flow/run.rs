@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use std::{fs, io, thread};
 
 use anyhow::{Context, Result};
-use estafette_flow::config::{self, Pipeline, check};
+use estafette_flow::config::{self, CheckedHost, Pipeline, check};
 use estafette_flow::{Ended, Inspector, MetricsServer, Options, Remote, Summary, Supervisor, admin};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -25,12 +25,17 @@ pub(crate) fn run(args: &FlowRun) -> Result<Exit> {
     let screen = Arc::new(Screen::new());
     install_log(args.log, args.verbose, &screen);
     let inspector = Inspector;
-    let options = config::Options { inspector: Some(&inspector), ..config::Options::default() };
+    let host = args.host.as_deref().map_or(CheckedHost::Alone, CheckedHost::Named);
+    let options = config::Options { inspector: Some(&inspector), host, ..config::Options::default() };
     let checked = check(&args.pipeline, &options);
     for diagnostic in &checked.diagnostics {
         report_to_stderr(&diagnostic.to_string());
     }
-    let Some(pipeline) = checked.pipeline else { return Ok(Exit::Usage) };
+    let part = |pipeline: Pipeline| match &args.host {
+        Some(host) => pipeline.part(host),
+        None => Some(pipeline),
+    };
+    let Some(pipeline) = checked.pipeline.and_then(part) else { return Ok(Exit::Usage) };
     let options = Options { host_program: PathBuf::from("/proc/self/exe"), drain_timeout: args.drain_timeout };
     let name = pipeline.name.clone();
     let modules = watched(&pipeline);

@@ -79,7 +79,8 @@ impl<'a> MakeWriter<'a> for Log {
 
 /// Installs a log that writes to the screen. `RUST_LOG` selects what is logged.
 pub(crate) fn install_log(format: LogFormat, is_verbose: bool, screen: &Arc<Screen>) {
-    let default = if is_verbose { "info,estafette_flow=debug" } else { "info" };
+    // What the client of the NATS server logs, the pipeline's own lines say in its terms.
+    let default = if is_verbose { "info,async_nats=warn,estafette_flow=debug" } else { "info,async_nats=warn" };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
     let has_colours = screen.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let log =

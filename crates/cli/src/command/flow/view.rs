@@ -70,6 +70,11 @@ pub(crate) fn tables(status: &Status, before: Option<&Status>) -> String {
         text.push('\n');
         text.push_str(&columns(&headers, &alignment, &edges.collect::<Vec<_>>()));
     }
+    for connector in &status.connectors {
+        if let Some(problem) = &connector.problem {
+            text.push_str(&format!("\n{}: {problem}\n", connector.name));
+        }
+    }
     text
 }
 

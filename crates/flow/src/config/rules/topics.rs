@@ -184,7 +184,7 @@ fn reachable<'a>(from: &'a str, next: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> 
     reached
 }
 
-fn did_you_mean(meant: Option<&str>) -> String {
+pub(super) fn did_you_mean(meant: Option<&str>) -> String {
     meant.map(|meant| format!("; did you mean {}?", quoted(meant))).unwrap_or_default()
 }
 

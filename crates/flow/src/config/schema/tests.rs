@@ -203,10 +203,11 @@ fn each_key(object: &'static Object, see: &mut impl FnMut(&'static Object, &'sta
 
 #[test]
 fn every_key_is_in_the_good_files() {
-    let text = fs::read_to_string(Path::new(PIPELINES).join("good/everything.yml")).expect("it is there");
+    let read = |name| fs::read_to_string(Path::new(PIPELINES).join(name)).expect("it is there");
+    let text = read("good/everything.yml") + &read("good/hosts.yml");
     each_key(&PIPELINE, &mut |object, key| {
         let is_written = text.contains(&format!("{}:", key.name)) || object.definition == "FunctionReference";
-        assert!(is_written, "{} of {} is missing in everything.yml", key.name, object.what);
+        assert!(is_written, "{} of {} is missing in everything.yml and hosts.yml", key.name, object.what);
     });
 }
 
@@ -222,6 +223,7 @@ fn read_with(keys: &[&str], value: Option<Value>) -> Pipeline {
         ],
         "sinks": [{ "name": "sink", "file": { "path": "b" }, "input": { "topic": "t" } }],
         "topics": { "t": {} },
+        "nats": { "servers": ["nats://a"], "prefix": "p", "stream": {} },
     });
     if let (Some(value), Some(place)) = (value, root.pointer_mut(keys[0])) {
         place[keys[1]] = value;
@@ -243,6 +245,8 @@ fn the_documented_defaults_are_the_real_ones() {
         ("Http", "/sources/1/http"),
         ("FileSink", "/sinks/0/file"),
         ("Topic", "/topics/t"),
+        ("Nats", "/nats"),
+        ("NatsStream", "/nats/stream"),
     ]);
     let absent = read_with(&["", ""], None);
     let mut seen = 0;

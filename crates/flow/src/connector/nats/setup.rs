@@ -1,0 +1,237 @@
+//! Streams and consumers: used if they exist, created with the limits of the pipeline's file if
+//! not, and never deleted.
+
+use std::error::Error;
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
+use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamErrorKind, RequestError, RequestErrorKind};
+use async_nats::jetstream::stream::{self, Config, DiscardPolicy, RetentionPolicy, StorageType, Stream};
+use async_nats::jetstream::{self, ErrorCode};
+
+use super::link::{Link, reason};
+use crate::config::{Nats, NatsTopic};
+
+/// The most messages of a queue that all hosts together have taken and not acknowledged.
+const MAX_ACK_PENDING: i64 = 16_384;
+/// How long the server recognises a message that is published again. Its own default.
+const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
+
+/// Why a stream or a consumer cannot be used.
+#[derive(Debug)]
+pub(super) enum SetupError {
+    /// The server did not answer.
+    Unreachable(String),
+    /// The server refused, or has something else under that name.
+    Refused(String),
+}
+
+impl SetupError {
+    pub(super) fn text(&self) -> &str {
+        match self {
+            SetupError::Unreachable(text) | SetupError::Refused(text) => text,
+        }
+    }
+}
+
+const NO_JETSTREAM: &str = "the NATS server has no JetStream, which `delivery: at-least-once` needs; enable it in the \
+                            server (`jetstream {}`, or the option `-js`), or for the account";
+
+/// Creates the stream of a topic and the consumers of all its queues, unless they exist. The
+/// consumers of other hosts too: the stream keeps a message for the consumers it has.
+pub(super) async fn prepare(link: &Link, nats: &Nats, topic: &NatsTopic) -> Result<(), SetupError> {
+    let _ = link.take_refused();
+    let stream = find_stream(link, nats, topic).await?;
+    for queue in &topic.queues {
+        consumer(link, &stream, nats, topic, queue).await?;
+    }
+    Ok(())
+}
+
+async fn find_stream(link: &Link, nats: &Nats, topic: &NatsTopic) -> Result<Stream, SetupError> {
+    let stream = match link.jetstream.get_stream(&topic.stream).await {
+        Ok(stream) => stream,
+        Err(error) => match error.kind() {
+            GetStreamErrorKind::JetStream(refusal) if refusal.error_code() == ErrorCode::STREAM_NOT_FOUND => {
+                create_stream(link, nats, topic).await?
+            }
+            GetStreamErrorKind::JetStream(refusal) => return Err(refused(&topic.stream, &refusal)),
+            _ => return Err(unanswered(link, &error)),
+        },
+    };
+    check_stream(&stream.cached_info().config, topic)?;
+    Ok(stream)
+}
+
+/// What a topic lacks on the server, one line each. Creates nothing.
+pub(super) async fn missing(link: &Link, nats: &Nats, topic: &NatsTopic) -> Vec<String> {
+    let _ = link.take_refused();
+    let name = &topic.stream;
+    let stream = match link.jetstream.get_stream(name).await {
+        Ok(stream) => stream,
+        Err(error) => match error.kind() {
+            GetStreamErrorKind::JetStream(refusal) if refusal.error_code() == ErrorCode::STREAM_NOT_FOUND => {
+                return vec![format!("the stream `{name}` does not exist yet; the first host that runs creates it")];
+            }
+            GetStreamErrorKind::JetStream(refusal) => return vec![refused(name, &refusal).text().to_owned()],
+            _ => return vec![unanswered(link, &error).text().to_owned()],
+        },
+    };
+    if let Err(error) = check_stream(&stream.cached_info().config, topic) {
+        return vec![error.text().to_owned()];
+    }
+    let mut missing = Vec::new();
+    for queue in &topic.queues {
+        if stream.consumer_info(queue).await.is_err() {
+            let refused = link.take_refused().map(|refused| format!(" (the server refuses: {refused})"));
+            let refused = refused.unwrap_or_default();
+            missing.push(format!(
+                "the stream `{name}` has no consumer `{queue}` yet; the first host that runs creates it{refused}"
+            ));
+        }
+    }
+    let has_limit = stream.cached_info().config.max_bytes;
+    if u64::try_from(has_limit).is_ok_and(|limit| limit != nats.stream.max_bytes) {
+        missing.push(format!("the stream `{name}` keeps {has_limit} bytes, and not as `nats.stream.max_bytes` says"));
+    }
+    missing
+}
+
+async fn create_stream(link: &Link, nats: &Nats, topic: &NatsTopic) -> Result<Stream, SetupError> {
+    let max_age = nats.stream.max_age.unwrap_or_default();
+    let config = Config {
+        name: topic.stream.clone(),
+        subjects: vec![topic.subject.clone()],
+        max_bytes: i64::try_from(nats.stream.max_bytes).unwrap_or(i64::MAX),
+        max_messages: -1,
+        max_messages_per_subject: -1,
+        max_consumers: -1,
+        max_age,
+        // A full stream refuses messages, so that the sender waits. Messages that all queues have
+        // acknowledged are removed.
+        discard: DiscardPolicy::New,
+        retention: RetentionPolicy::Interest,
+        storage: StorageType::File,
+        num_replicas: nats.stream.replicas,
+        duplicate_window: if max_age.is_zero() { DUPLICATE_WINDOW } else { DUPLICATE_WINDOW.min(max_age) },
+        description: Some(String::from("A topic of an Estafette pipeline.")),
+        ..Config::default()
+    };
+    link.jetstream.create_stream(config).await.map_err(|error| match error.kind() {
+        CreateStreamErrorKind::JetStream(refusal) => refused(&topic.stream, &refusal),
+        CreateStreamErrorKind::JetStreamUnavailable => SetupError::Refused(NO_JETSTREAM.into()),
+        _ => unanswered(link, &error),
+    })
+}
+
+/// Whether an existing stream can be the topic's.
+fn check_stream(config: &stream::Config, topic: &NatsTopic) -> Result<(), SetupError> {
+    if config.subjects.iter().any(|pattern| matches(pattern, &topic.subject)) {
+        return Ok(());
+    }
+    let (stream, subject) = (&topic.stream, &topic.subject);
+    Err(SetupError::Refused(format!(
+        "the stream `{stream}` exists and does not store the subject `{subject}`; take another `nats.prefix`, or add \
+         the subject to the stream"
+    )))
+}
+
+/// Whether a pattern of subjects covers a subject.
+fn matches(pattern: &str, subject: &str) -> bool {
+    let (mut pattern, mut subject) = (pattern.split('.'), subject.split('.'));
+    loop {
+        match (pattern.next(), subject.next()) {
+            (Some(">"), Some(_)) | (None, None) => return true,
+            (Some(wanted), Some(word)) if wanted == "*" || wanted == word => {}
+            _ => return false,
+        }
+    }
+}
+
+/// The consumer of a queue.
+pub(super) async fn consumer(
+    link: &Link,
+    stream: &Stream,
+    nats: &Nats,
+    topic: &NatsTopic,
+    queue: &str,
+) -> Result<jetstream::consumer::PullConsumer, SetupError> {
+    let config = pull::Config {
+        durable_name: Some(queue.to_owned()),
+        deliver_policy: DeliverPolicy::All,
+        ack_policy: AckPolicy::Explicit,
+        ack_wait: nats.ack_wait,
+        filter_subject: topic.subject.clone(),
+        max_ack_pending: MAX_ACK_PENDING,
+        ..pull::Config::default()
+    };
+    let consumer = stream.get_or_create_consumer(queue, config).await.map_err(|error| {
+        let text = format!("the consumer `{queue}` of the stream `{}`: {}", topic.stream, reason(&error));
+        match request(&error) {
+            Some(_) => unanswered(link, &error),
+            None => SetupError::Refused(text),
+        }
+    })?;
+    if consumer.cached_info().config.ack_policy != AckPolicy::Explicit {
+        return Err(SetupError::Refused(format!(
+            "the consumer `{queue}` of the stream `{}` exists and does not want explicit acknowledgements; remove it, or \
+             take another `nats.prefix`",
+            topic.stream
+        )));
+    }
+    Ok(consumer)
+}
+
+/// The consumer of a queue, with its stream.
+pub(super) async fn consumer_of(
+    link: &Link,
+    nats: &Nats,
+    topic: &NatsTopic,
+    queue: &str,
+) -> Result<jetstream::consumer::PullConsumer, SetupError> {
+    prepare(link, nats, topic).await?;
+    let stream = find_stream(link, nats, topic).await?;
+    consumer(link, &stream, nats, topic, queue).await
+}
+
+fn refused(stream: &str, refusal: &jetstream::Error) -> SetupError {
+    let code = refusal.error_code();
+    if matches!(code, ErrorCode::JETSTREAM_NOT_ENABLED | ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT) {
+        return SetupError::Refused(NO_JETSTREAM.into());
+    }
+    SetupError::Refused(format!("the server refuses the stream `{stream}`: {}", reason(refusal)))
+}
+
+/// An error of a request that has no answer of JetStream.
+fn unanswered(link: &Link, error: &(dyn Error + 'static)) -> SetupError {
+    if let Some(refused) = link.take_refused() {
+        return SetupError::Refused(format!("the server refuses: {refused}; grant it to the user of this host"));
+    }
+    match request(error) {
+        Some(RequestErrorKind::NoResponders) if link.is_up() => SetupError::Refused(NO_JETSTREAM.into()),
+        _ => SetupError::Unreachable(format!("the NATS server does not answer: {}", reason(error))),
+    }
+}
+
+/// The failed request in the causes of an error.
+fn request(error: &(dyn Error + 'static)) -> Option<RequestErrorKind> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(request) = error.downcast_ref::<RequestError>() {
+            return Some(request.kind());
+        }
+        next = error.source();
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_cover_subjects() {
+        assert!(matches("a.b", "a.b") && matches("a.*", "a.b") && matches("a.>", "a.b.c") && matches(">", "a"));
+        assert!(!matches("a", "a.b") && !matches("a.*", "a.b.c") && !matches("a.b.>", "a.b") && !matches("a.b", "a"));
+    }
+}

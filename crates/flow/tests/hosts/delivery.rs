@@ -1,0 +1,196 @@
+//! Messages cross hosts: at most once and at least once, to queues.
+
+use crate::client::{Client, Received};
+use crate::ground::{Ground, numbers, until};
+use crate::server::{JETSTREAM, Server};
+
+/// Two hosts, from a file to a file.
+pub(crate) fn from_file(topic: &str) -> String {
+    format!(
+        "
+hosts: [edge, center]
+nats: {{ servers: [SERVER], prefix: t, ack_wait: 1s }}
+functions: []
+sources:
+  - {{ name: in, on: edge, file: {{ path: in.txt }}, output: {{ topics: [raw] }} }}
+sinks:
+  - {{ name: out, on: center, input: {{ topic: raw }}, file: {{ path: out.txt }} }}
+topics:
+  raw: {{ transport: nats{topic} }}
+"
+    )
+}
+
+#[test]
+fn at_least_once_a_host_gets_what_was_sent_before_it_ran() {
+    let Some(server) = Server::start(JETSTREAM) else { return };
+    let ground = Ground::new(&from_file(", delivery: at-least-once"), &server);
+    ground.write("in.txt", numbers(10_000));
+    ground.run("edge").finished();
+    let center = ground.run("center");
+    ground.until_all("out.txt", numbers(10_000));
+    let summary = center.end();
+    assert_eq!(summary.left_in_topics(), 0);
+    assert_eq!(ground.lines("out.txt"), numbers(10_000).collect::<Vec<_>>(), "in order, each once");
+}
+
+#[test]
+fn at_most_once_a_running_host_gets_what_is_sent() {
+    let Some(server) = Server::start("") else { return };
+    let ground = Ground::new(&from_file(""), &server);
+    ground.write("in.txt", numbers(10_000));
+    let center = ground.run("center");
+    server.until_subscribed("t.raw", 1);
+    ground.run("edge").finished();
+    ground.until_all("out.txt", numbers(10_000));
+    center.end();
+    assert_eq!(ground.lines("out.txt"), numbers(10_000).collect::<Vec<_>>(), "in order, each once");
+}
+
+/// Two sinks on one host and two on the other: three queues, of which one has a reader on each.
+fn queues(delivery: &str) -> String {
+    format!(
+        "
+hosts: [edge, center]
+nats: {{ servers: [SERVER], prefix: t }}
+functions: []
+sources:
+  - {{ name: in, on: edge, file: {{ path: in.txt }}, output: {{ topics: [raw] }} }}
+sinks:
+  - {{ name: one, on: center, input: {{ topic: raw, queue: work }}, file: {{ path: one.txt }} }}
+  - {{ name: two, on: edge, input: {{ topic: raw, queue: work }}, file: {{ path: two.txt }} }}
+  - {{ name: own, on: center, input: {{ topic: raw, queue: each }}, file: {{ path: own.txt }} }}
+  - {{ name: all, on: edge, input: {{ topic: raw }}, file: {{ path: all.txt }} }}
+topics:
+  raw: {{ transport: nats, delivery: {delivery} }}
+"
+    )
+}
+
+#[test]
+fn each_queue_gets_every_message_and_its_readers_on_all_hosts_compete() {
+    for (delivery, configuration) in [("at-least-once", JETSTREAM), ("at-most-once", "")] {
+        let Some(server) = Server::start(configuration) else { return };
+        let ground = Ground::new(&queues(delivery), &server);
+        ground.write("in.txt", numbers(5000));
+        let center = ground.run("center");
+        if delivery == "at-most-once" {
+            server.until_subscribed("t.raw", 2);
+        }
+        // It sends when its own subscriptions may not be there yet, and messages to them are lost.
+        let edge = ground.run("edge");
+        ground.until_all("own.txt", numbers(5000));
+        if delivery == "at-least-once" {
+            ground.until_all("all.txt", numbers(5000));
+            until(|| (ground.lines("one.txt").len() + ground.lines("two.txt").len() >= 5000).then_some(()));
+        }
+        edge.end();
+        center.end();
+        let mut work = [ground.lines("one.txt"), ground.lines("two.txt")].concat();
+        work.sort();
+        assert_eq!(work, numbers(5000).collect::<Vec<_>>(), "{delivery}");
+    }
+}
+
+#[test]
+fn a_message_that_is_delivered_too_often_is_a_dead_letter_on_another_host() {
+    let Some(server) = Server::start(JETSTREAM) else { return };
+    let yaml = "
+hosts: [edge, center]
+nats: { servers: [SERVER], prefix: t, ack_wait: 1s }
+functions: []
+sources:
+  - { name: in, on: edge, file: { path: in.txt }, output: { topics: [raw] } }
+sinks:
+  - { name: out, on: center, input: { topic: raw }, file: { path: out.txt } }
+  - { name: dead, on: edge, input: { topic: dead }, file: { path: dead.txt } }
+topics:
+  raw: { transport: nats, delivery: at-least-once, max_deliver: 1, dead_letter: dead }
+  dead: { transport: nats, delivery: at-least-once }
+";
+    let ground = Ground::new(yaml, &server);
+    ground.write("in.txt", numbers(3));
+    let edge = ground.run("edge");
+    server.until_stored("t_raw", 3);
+    // Another program takes the first message, and never acknowledges it.
+    let taken = Client::connect(server.port()).request("$JS.API.CONSUMER.MSG.NEXT.t_raw.all", "1");
+    assert_eq!(taken.payload, b"000000");
+    let center = ground.run("center");
+    ground.until_all("dead.txt", numbers(1));
+    ground.until_all("out.txt", numbers(3).skip(1));
+    center.end();
+    edge.end();
+}
+
+#[test]
+fn a_message_that_its_function_fails_to_process_is_a_dead_letter_on_another_host() {
+    let Some(server) = Server::start(JETSTREAM) else { return };
+    let yaml = "
+hosts: [edge, center]
+nats: { servers: [SERVER], prefix: t }
+functions:
+  - { name: bad, on: center, module: { path: trap.wat }, input: { topic: raw },
+      restart: { max: 1000, initial_delay: 1ms, max_delay: 1ms } }
+sources:
+  - { name: in, on: edge, file: { path: in.txt }, output: { topics: [raw] } }
+sinks:
+  - { name: dead, on: edge, input: { topic: dead }, file: { path: dead.txt } }
+topics:
+  raw: { transport: nats, delivery: at-least-once, max_deliver: 2, dead_letter: dead }
+  dead: { transport: nats, delivery: at-least-once }
+";
+    let ground = Ground::new(yaml, &server);
+    ground.write("in.txt", numbers(3));
+    let edge = ground.run("edge");
+    let center = ground.run("center");
+    ground.until_all("dead.txt", numbers(3));
+    center.end();
+    edge.end();
+    assert_eq!(ground.lines("dead.txt").len(), 3, "each once");
+}
+
+#[test]
+fn a_slow_reader_on_another_host_slows_the_sender_down_and_nothing_is_lost() {
+    let Some(server) = Server::start(JETSTREAM) else { return };
+    let yaml = "
+hosts: [edge, center]
+nats: { servers: [SERVER], prefix: t, stream: { max_bytes: 256KiB } }
+functions: []
+sources:
+  - { name: in, on: edge, file: { path: in.txt }, output: { topics: [raw] } }
+sinks:
+  - { name: out, on: center, input: { topic: raw }, file: { path: out.txt } }
+topics:
+  raw: { transport: nats, delivery: at-least-once, capacity: 64KiB, max_message: 1KiB }
+";
+    let ground = Ground::new(yaml, &server);
+    ground.write("in.txt", numbers(20_000));
+    let edge = ground.run("edge");
+    let problem = edge.until_problem("nats:raw", "is full");
+    assert!(problem.contains("`t_raw`") && problem.contains("`nats.stream.max_bytes`"), "{problem}");
+    let sent = || edge.remote.status().unwrap().connectors.iter().map(|it| it.sent_messages).max().unwrap();
+    assert!(sent() < 20_000, "the source waits");
+    let center = ground.run("center");
+    ground.until_all("out.txt", numbers(20_000));
+    edge.finished();
+    center.end();
+}
+
+#[test]
+fn another_program_sees_the_messages_with_their_headers() {
+    let Some(server) = Server::start("") else { return };
+    let ground = Ground::new(&from_file(""), &server);
+    ground.write("in.txt", numbers(2));
+    let mut client = Client::connect(server.port());
+    client.send("SUB t.raw 1\r\n");
+    server.until_subscribed("t.raw", 1);
+    ground.run("edge").finished();
+    for number in 0..2 {
+        let Received { headers, payload } = client.next();
+        assert_eq!(payload, format!("{number:06}").into_bytes());
+        assert!(headers.starts_with("NATS/1.0\r\n"), "{headers}");
+        assert!(headers.contains("Estafette-Format: 1\r\n"), "{headers}");
+        assert!(headers.contains(&format!("Estafette-Sequence: {}\r\n", number + 1)), "{headers}");
+        assert!(headers.contains("Estafette-Producer: edge-"), "{headers}");
+    }
+}

@@ -1,0 +1,230 @@
+//! The folders and processes of a pipeline's hosts.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use estafette_flow::config::{self, CheckedHost};
+use estafette_flow::{MetricsServer, Options, Remote, Summary, Supervisor};
+use tempfile::TempDir;
+
+use crate::server::Server;
+
+/// A timeout that is longer than anything here takes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Polls until a value is found.
+#[track_caller]
+pub(crate) fn until<T>(mut found: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(start.elapsed() < PATIENCE, "timeout");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Lines with the numbers from 0 on.
+pub(crate) fn numbers(count: usize) -> impl Iterator<Item = String> {
+    (0..count).map(|number| format!("{number:06}"))
+}
+
+/// The pipeline's file, which all hosts read. Each host has a folder of its own for what it writes.
+pub(crate) struct Ground {
+    folder: TempDir,
+}
+
+impl Ground {
+    /// Writes a pipeline. `SERVER` stands for the URL of the server.
+    pub(crate) fn new(yaml: &str, server: &Server) -> Ground {
+        Ground::at(yaml, &server.url())
+    }
+
+    pub(crate) fn at(yaml: &str, url: &str) -> Ground {
+        let folder = tempfile::tempdir().unwrap();
+        let modules = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../guest/wat");
+        for (module, name) in [("forward.wat", "forward.wat"), ("faulty/trap.wat", "trap.wat")] {
+            fs::copy(modules.join(module), folder.path().join(name)).unwrap();
+        }
+        fs::write(folder.path().join("pipeline.yml"), yaml.replace("SERVER", url)).unwrap();
+        Ground { folder }
+    }
+
+    pub(crate) fn path(&self, file: &str) -> PathBuf {
+        self.folder.path().join(file)
+    }
+
+    pub(crate) fn write(&self, file: &str, lines: impl Iterator<Item = String>) {
+        fs::write(self.path(file), lines.map(|line| line + "\n").collect::<String>()).unwrap();
+    }
+
+    /// The current lines of a file.
+    pub(crate) fn lines(&self, file: &str) -> Vec<String> {
+        let text = fs::read_to_string(self.path(file)).unwrap_or_default();
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        whole.lines().map(str::to_owned).collect()
+    }
+
+    /// Waits until a file has these lines, in any order, and maybe some of them twice.
+    #[track_caller]
+    pub(crate) fn until_all(&self, file: &str, wanted: impl Iterator<Item = String>) {
+        let wanted: BTreeSet<_> = wanted.collect();
+        let start = Instant::now();
+        loop {
+            let lines: BTreeSet<_> = self.lines(file).into_iter().collect();
+            if lines.is_superset(&wanted) {
+                assert_eq!(lines.len(), wanted.len(), "{file} has nothing else");
+                return;
+            }
+            let missing: Vec<_> = wanted.difference(&lines).take(10).collect();
+            assert!(start.elapsed() < PATIENCE, "{file} has {} lines and not {missing:?}", lines.len());
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub(crate) fn checked(&self, host: CheckedHost) -> config::Checked {
+        config::check(&self.path("pipeline.yml"), &config::Options { host, ..config::Options::default() })
+    }
+
+    /// The pipeline of all hosts.
+    pub(crate) fn whole(&self) -> config::Pipeline {
+        self.checked(CheckedHost::All).pipeline.unwrap()
+    }
+
+    /// The part of a host.
+    fn part(&self, host: &str) -> config::Pipeline {
+        let checked = self.checked(CheckedHost::Named(host));
+        checked.pipeline.unwrap_or_else(|| panic!("{:?}", checked.diagnostics)).part(host).unwrap()
+    }
+
+    /// Runs the part of a host in a thread.
+    pub(crate) fn run(&self, host: &str) -> Running {
+        let options = Options { host_program: program(), drain_timeout: PATIENCE };
+        let supervisor = Supervisor::new(self.part(host), options).unwrap();
+        let remote = supervisor.remote();
+        let (sender, ended) = channel();
+        thread::spawn(move || drop(sender.send(supervisor.run().map_err(|error| format!("{error:#}")))));
+        Running { remote, ended }
+    }
+
+    /// Runs the part of a host in a process.
+    pub(crate) fn spawn(&self, host: &str) -> Process {
+        let child = Command::new(program())
+            .arg(self.path("pipeline.yml"))
+            .args(["--host", host])
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        Process(child)
+    }
+}
+
+/// The example `run`.
+fn program() -> PathBuf {
+    let mut path = std::env::current_exe().unwrap();
+    path.pop();
+    path.pop();
+    path.push("examples/run");
+    assert!(path.exists(), "cargo build -p estafette-flow --features nats --example run");
+    path
+}
+
+/// A host in a thread.
+pub(crate) struct Running {
+    pub(crate) remote: Remote,
+    ended: Receiver<Result<Summary, String>>,
+}
+
+impl Running {
+    /// Waits for its end.
+    #[track_caller]
+    pub(crate) fn ended(&self) -> Result<Summary, String> {
+        self.ended.recv_timeout(PATIENCE).expect("it ends")
+    }
+
+    /// Waits until all of its work is done.
+    #[track_caller]
+    pub(crate) fn finished(&self) -> Summary {
+        let summary = self.ended().unwrap();
+        assert!(summary.failures.is_empty(), "{:?}", summary.failures);
+        summary
+    }
+
+    /// Drains it, and waits for its end.
+    #[track_caller]
+    pub(crate) fn end(&self) -> Summary {
+        self.remote.end();
+        self.finished()
+    }
+
+    /// Waits until a connector has a problem that contains this text.
+    #[track_caller]
+    pub(crate) fn until_problem(&self, connector: &str, text: &str) -> String {
+        until(|| self.problem(connector).filter(|problem| problem.contains(text)))
+    }
+
+    /// Waits until a connector has no problem.
+    #[track_caller]
+    pub(crate) fn until_good(&self, connector: &str) {
+        until(|| self.problem(connector).is_none().then_some(()));
+    }
+
+    /// What `/health` answers.
+    pub(crate) fn health(&self) -> String {
+        let remote = self.remote.clone();
+        let server = MetricsServer::start(([127, 0, 0, 1], 0).into(), move || remote.status()).unwrap();
+        let mut client = TcpStream::connect(server.address()).unwrap();
+        client.write_all(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    fn problem(&self, connector: &str) -> Option<String> {
+        let status = self.remote.status()?;
+        let mut connectors = status.connectors.into_iter();
+        connectors.find(|it| it.name == connector).unwrap_or_else(|| panic!("there is no {connector}")).problem
+    }
+}
+
+impl Drop for Running {
+    /// Says what a host was doing when its test failed.
+    fn drop(&mut self) {
+        if let (true, Some(status)) = (thread::panicking(), self.remote.status()) {
+            eprintln!("{:#?}\n{:#?}", status.edges, status.connectors);
+        }
+    }
+}
+
+/// A host in a process.
+pub(crate) struct Process(Child);
+
+impl Process {
+    /// `kill -9`.
+    pub(crate) fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
+    /// Waits until all of its work is done.
+    #[track_caller]
+    pub(crate) fn finished(&mut self) {
+        let status = until(|| self.0.try_wait().unwrap());
+        assert!(status.success(), "{status}");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

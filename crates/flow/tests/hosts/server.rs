@@ -1,0 +1,125 @@
+//! A `nats-server` on a loopback port, which can be killed and started again.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::{env, fs, thread};
+
+use tempfile::TempDir;
+
+use crate::ground::until;
+
+/// A server with a folder of its own.
+pub(crate) struct Server {
+    folder: TempDir,
+    port: u16,
+    /// The port of its monitoring.
+    monitor: u16,
+    child: Option<Child>,
+}
+
+/// The configuration of a server with JetStream.
+pub(crate) const JETSTREAM: &str = "jetstream { store_dir: \"store\" }\n";
+
+fn find() -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    // Debian installs servers there, and not every user's `PATH` has it.
+    let folders = env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
+    folders.map(|folder| folder.join("nats-server")).find(|path| path.is_file())
+}
+
+impl Server {
+    /// Starts a server. None if there is no program, which is said.
+    pub(crate) fn start(configuration: &str) -> Option<Server> {
+        if find().is_none() {
+            let absent = "skipped: there is no nats-server; apt install nats-server";
+            assert!(env::var("ESTAFETTE_PEERS").as_deref() != Ok("required"), "{absent}");
+            eprintln!("{}: {absent}", thread::current().name().unwrap_or("a test"));
+            return None;
+        }
+        // Both are open until both are known, so that they differ.
+        let free = [0; 2].map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+        let [port, monitor] = free.map(|listener| listener.local_addr().unwrap().port());
+        let mut server = Server { folder: tempfile::tempdir().unwrap(), port, monitor, child: None };
+        server.configure(configuration);
+        server.run();
+        Some(server)
+    }
+
+    /// Writes the configuration, for the next start or reload.
+    pub(crate) fn configure(&self, configuration: &str) {
+        let text = format!("host: 127.0.0.1\nport: {}\nhttp: 127.0.0.1:{}\n{configuration}", self.port, self.monitor);
+        fs::write(self.folder.path().join("config"), text).unwrap();
+    }
+
+    /// Starts it again, with the folder and the port that it had.
+    pub(crate) fn run(&mut self) {
+        assert!(self.child.is_none());
+        let log = fs::File::options().create(true).append(true).open(self.folder.path().join("log")).unwrap();
+        let mut command = Command::new(find().unwrap());
+        command.args(["-c", "config"]).current_dir(self.folder.path());
+        let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::from(log));
+        self.child = Some(command.spawn().unwrap());
+        until(|| TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).ok());
+    }
+
+    /// `kill -9`.
+    pub(crate) fn kill(&mut self) {
+        let mut child = self.child.take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// Lets it read its configuration again.
+    pub(crate) fn reload(&self) {
+        let pid = self.child.as_ref().unwrap().id();
+        let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+    }
+
+    /// Waits until there are so many subscriptions of a subject, by a monitoring connection.
+    #[track_caller]
+    pub(crate) fn until_subscribed(&self, subject: &str, count: usize) {
+        let subject = format!("\"subject\": \"{subject}\"");
+        until(|| (self.monitored("/subsz?subs=1").matches(&subject).count() >= count).then_some(()));
+    }
+
+    /// Waits until a stream keeps so many messages.
+    #[track_caller]
+    pub(crate) fn until_stored(&self, stream: &str, count: usize) {
+        let name = format!("\"name\": \"{stream}\"");
+        let messages = format!("\"messages\": {count},");
+        until(|| {
+            let answer = self.monitored("/jsz?streams=1");
+            let (_, rest) = answer.split_once(&name)?;
+            rest.contains(&messages).then_some(())
+        });
+    }
+
+    /// What the server says of itself at a path.
+    fn monitored(&self, path: &str) -> String {
+        let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, self.monitor)).unwrap();
+        write!(client, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
