@@ -178,11 +178,11 @@ fn pipeline(case: &Case, module: PathBuf, isolation: Isolation) -> Result<Pipeli
     };
     Ok(Pipeline {
         name: "bench".into(),
-        files: Vec::new(),
         functions: vec![function],
         sources: vec![Source { name: "in".into(), kind: SourceKind::External, output: vec!["forward".into()] }],
         sinks: vec![Sink { name: "out".into(), input: input("back"), kind: SinkKind::External }],
         topics: BTreeMap::from([("forward".into(), topic.clone()), ("back".into(), topic)]),
+        ..Pipeline::default()
     })
 }
 
