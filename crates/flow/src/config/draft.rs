@@ -95,7 +95,7 @@ pub(super) struct HostDraft {
 #[derive(Default)]
 pub(super) struct Drafts {
     pub(super) hosts: Vec<HostDraft>,
-    pub(super) nats: Option<Nats>,
+    pub(super) nats: Option<Draft<Nats>>,
     pub(super) files: Vec<PathBuf>,
     pub(super) functions: Vec<Draft<Function>>,
     pub(super) sources: Vec<Draft<Source>>,
@@ -119,7 +119,8 @@ impl Drafts {
         for topic in inputs.chain(outputs) {
             topics.entry(topic.clone()).or_default();
         }
-        Pipeline { name, files: self.files, functions, sources, sinks, topics, hosts, host: None, nats: self.nats }
+        let nats = self.nats.map(|draft| draft.item);
+        Pipeline { name, files: self.files, functions, sources, sinks, topics, hosts, host: None, nats }
     }
 
     fn hosts(&self) -> Hosts {
@@ -226,7 +227,12 @@ impl<'a> Loader<'a> {
             let Some(name) = Part::new(node).text() else { continue };
             drafts.hosts.push(HostDraft { name: name.to_owned(), place: Place { file, position: node.position } });
         }
-        drafts.nats = root.get("nats").map(|node| read::nats(node, &base));
+        drafts.nats = root.get("nats").map(|node| Draft {
+            item: read::nats(node, &base),
+            paths: IN_FOLDER,
+            file,
+            node: node.clone(),
+        });
         for entry in part.get("topics").entries() {
             let place = Place { file, position: entry.key_position };
             let draft = Draft { item: read::topic(&entry.node), paths: IN_FOLDER, file, node: entry.node.clone() };

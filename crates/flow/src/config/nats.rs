@@ -1,5 +1,6 @@
 //! The settings of the NATS server for topics that cross hosts, and the ends of such a topic.
 
+use std::fmt::{self, Debug, Formatter};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,10 +9,10 @@ use serde::Serialize;
 use super::topic::Delivery;
 
 /// How a pipeline reaches its NATS server.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, PartialEq, Serialize)]
 pub struct Nats {
     /// The servers of one cluster. They may contain a user's name and a password or a token, so
-    /// they are not serialized.
+    /// they are not serialized, and `Debug` shows only their addresses.
     #[serde(skip)]
     pub servers: Vec<String>,
     /// The first word of all subjects and streams of the pipeline.
@@ -41,6 +42,30 @@ impl Nats {
     /// as in the subject.
     pub fn stream_name(&self, topic: &str) -> String {
         format!("{}_{}", self.prefix, encoded(topic))
+    }
+}
+
+impl Debug for Nats {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Nats { servers, prefix, credentials, tls, ack_wait, stream } = self;
+        let servers: Vec<_> = servers.iter().map(|server| without_user(server)).collect();
+        f.debug_struct("Nats")
+            .field("servers", &servers)
+            .field("prefix", prefix)
+            .field("credentials", credentials)
+            .field("tls", tls)
+            .field("ack_wait", ack_wait)
+            .field("stream", stream)
+            .finish()
+    }
+}
+
+/// A server's URL without the user, password or token.
+fn without_user(server: &str) -> String {
+    match (server.split_once("://"), server.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, address))) => format!("{scheme}://{address}"),
+        (None, Some((_, address))) => address.to_owned(),
+        (_, None) => server.to_owned(),
     }
 }
 
@@ -85,7 +110,8 @@ pub struct NatsTopic {
     pub queues: Vec<String>,
     /// The longest message in bytes.
     pub max_message: usize,
-    /// How often a message is delivered to a host before it is dead.
+    /// How often readers on one host may attempt a message. Without a topic for dead letters, the
+    /// server may deliver it any number of times; with one, 100 times more than this.
     pub max_deliver: u8,
     /// The bytes that a host takes before they are processed.
     pub capacity: usize,
@@ -106,6 +132,15 @@ pub(crate) fn encoded(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn debug_shows_no_password() {
+        let servers = ["nats://flow:se@cret@a:4222", "token@b", "tls://c"].map(String::from).to_vec();
+        let (ack_wait, stream) = (Nats::ACK_WAIT, NatsStream::default());
+        let nats = Nats { servers, prefix: String::from("t"), credentials: None, tls: None, ack_wait, stream };
+        let shown = format!("{nats:?}");
+        assert!(shown.contains(r#"["nats://a:4222", "b", "tls://c"]"#), "{shown}");
+    }
 
     #[test]
     fn a_name_is_one_word_of_a_subject() {

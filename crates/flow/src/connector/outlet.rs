@@ -206,27 +206,45 @@ impl Outlet {
         }
     }
 
-    /// Sends a message to its second topic, that for dead letters, if it has one. Blocks while the
-    /// topic is full, if its policy is to block.
+    /// Whether it has a second topic, that for dead letters.
+    #[cfg(feature = "nats")]
+    pub(super) fn has_dead_letters(&self) -> bool {
+        self.outputs.len() > 1
+    }
+
+    /// Sends a message to its second topic, that for dead letters, if it has one. Does not block: if
+    /// the topic is full and its policy is to block, the result is `Full`. `queues` is how many
+    /// queues of the topic have the message, 0 at first; call it again with the same value.
     ///
     /// # Errors
     ///
     /// If a ring is broken.
     #[cfg(feature = "nats")]
-    pub(super) fn send_dead_letter(&mut self, message: &[u8]) -> Result<Offered> {
+    pub(super) fn try_send_dead_letter(&mut self, message: &[u8], queues: &mut usize) -> Result<Offered> {
         let Some(output) = self.outputs.get_mut(1) else {
             self.dropped(1);
             return Ok(Offered::Dropped);
         };
-        match output.send(message, &self.counters) {
-            Ok(Sent::TooLong) => {
-                too_long(&self.counters, message.len());
-                Ok(Offered::Dropped)
-            }
-            Ok(_) => Ok(Offered::Sent),
-            Err(SendError::Stopped) => Ok(Offered::Full),
-            Err(error) => Err(error.into()),
+        if message.len() > output.max_message {
+            too_long(&self.counters, message.len());
+            return Ok(Offered::Dropped);
         }
+        if output.overflow != control::Overflow::Block {
+            output.send(message, &self.counters)?;
+            return Ok(Offered::Sent);
+        }
+        while let Some(queue) = output.groups.get_mut(*queues) {
+            match queue.try_send(message) {
+                Ok(()) => {}
+                Err(PublishError::Full) => return Ok(Offered::Full),
+                Err(PublishError::Closed) => self.counters.add(Counter::Unread, 1),
+                Err(error) => return Err(SendError::from(error).into()),
+            }
+            *queues += 1;
+        }
+        self.counters.add(Counter::SentMessages, 1);
+        self.counters.add(Counter::SentBytes, message.len() as u64);
+        Ok(Offered::Sent)
     }
 
     /// Counts messages that were lost before they could be sent.

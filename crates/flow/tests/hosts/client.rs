@@ -14,6 +14,8 @@ pub(crate) struct Client {
 pub(crate) struct Received {
     pub(crate) headers: String,
     pub(crate) payload: Vec<u8>,
+    /// Where it may be answered. Empty if nowhere.
+    pub(crate) reply: String,
 }
 
 impl Client {
@@ -36,6 +38,17 @@ impl Client {
         self.next()
     }
 
+    /// Takes the only message of a consumer and gives it back, again and again.
+    pub(crate) fn give_back(&mut self, consumer: &str, only: &str, times: usize) {
+        self.send("SUB inbox 1\r\n");
+        for _ in 0..times {
+            self.send(&format!("PUB $JS.API.CONSUMER.MSG.NEXT.{consumer} inbox 1\r\n1\r\n"));
+            let taken = self.next();
+            assert_eq!(taken.payload, only.as_bytes(), "{taken:?}");
+            self.send(&format!("PUB {} 4\r\n-NAK\r\n", taken.reply));
+        }
+    }
+
     /// The next message.
     pub(crate) fn next(&mut self) -> Received {
         loop {
@@ -43,9 +56,10 @@ impl Client {
             self.stream.read_line(&mut line).unwrap();
             let words: Vec<_> = line.split_whitespace().collect();
             let sizes = |count: usize| words[words.len() - count..].iter().map(|word| word.parse::<usize>().unwrap());
-            let (headers, all) = match words.first() {
-                Some(&"MSG") => (0, sizes(1).next().unwrap()),
-                Some(&"HMSG") => (sizes(2).next().unwrap(), sizes(1).next().unwrap()),
+            let reply = |without: usize| words.get(3).filter(|_| words.len() > without).copied().unwrap_or_default();
+            let (reply, headers, all) = match words.first() {
+                Some(&"MSG") => (reply(4), 0, sizes(1).next().unwrap()),
+                Some(&"HMSG") => (reply(5), sizes(2).next().unwrap(), sizes(1).next().unwrap()),
                 Some(&"PING") => {
                     self.send("PONG\r\n");
                     continue;
@@ -57,7 +71,7 @@ impl Client {
             self.stream.read_exact(&mut bytes).unwrap();
             bytes.truncate(all);
             let payload = bytes.split_off(headers);
-            return Received { headers: String::from_utf8(bytes).unwrap(), payload };
+            return Received { headers: String::from_utf8(bytes).unwrap(), payload, reply: reply.to_owned() };
         }
     }
 }

@@ -21,6 +21,7 @@ pub(super) fn is_checked<T>(draft: &Draft<T>, options: &Options) -> bool {
 pub(super) fn apply(drafts: &Drafts, options: &Options, found: &mut Problems) {
     names(drafts, found);
     named(drafts, options.host, found);
+    certificate(drafts, found);
     let placed = placed(drafts);
     for Placed { what, name, on, place, .. } in placed.iter().filter(|it| !it.is_unclear) {
         placement(drafts, what, name, *on, *place, found);
@@ -91,6 +92,17 @@ fn named(drafts: &Drafts, host: CheckedHost, found: &mut Problems) {
             let meant = did_you_mean(nearest(host, known(drafts)));
             let help = format!("the hosts are {}", listed(drafts));
             found.error(place, format!("there is no host {}{meant}", quoted(host)), help);
+        }
+    }
+}
+
+/// A certificate for the NATS server has a key, and a key a certificate.
+fn certificate(drafts: &Drafts, found: &mut Problems) {
+    let Some(nats) = &drafts.nats else { return };
+    for (given, absent) in [("certificate", "key"), ("key", "certificate")] {
+        if nats.has_path(&["tls", given]) && !nats.has_path(&["tls", absent]) {
+            let help = format!("add `{absent}:` with its PEM file, or remove `{given}`");
+            found.error(nats.at(&["tls", given]), format!("`{given}` without `{absent}`"), help);
         }
     }
 }

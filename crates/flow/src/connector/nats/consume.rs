@@ -2,8 +2,8 @@
 //!
 //! A message is taken, published to the ring of its queue, and acknowledged when it is settled
 //! (`settle.rs`). The source asks for no more than the ring and a short queue can take, so messages
-//! that nobody here processes stay in the stream, for the other hosts. While it holds messages, it
-//! tells the server that they are in progress.
+//! that nobody here processes stay in the stream, for the other hosts. It reports those that it has not
+//! acknowledged as in progress.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use super::setup;
 use crate::config::{Nats, NatsTopic};
 
 /// The most messages that a host has taken and not acknowledged.
-const MAX_HELD: usize = 2048;
+const MAX_UNACKED: usize = 2048;
 /// The most bytes of messages that a request asks for, if all are as long as they may be.
 const MAX_BYTES: usize = 64 << 20;
 /// How long a request for messages is open.
@@ -36,10 +36,15 @@ const EXPIRES: Duration = Duration::from_secs(5);
 /// For each one they stop until another request comes ("error looking up message for consumer:
 /// deleted message").
 const STUCK: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(30));
-/// The shortest and the longest wait between two looks at the rings.
-const LOOKS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
-/// The wait while it holds no message.
+/// The shortest and the longest wait between two polls of the rings.
+const POLLS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
+/// The wait while every message is acknowledged.
 const IDLE: Duration = Duration::from_millis(500);
+/// How often the server may deliver a message beyond `max_deliver` before it is a dead letter.
+///
+/// The server also counts deliveries after which no reader got the message: to a host that was
+/// killed or stopped, or lost its connection. Attempts of a reader are counted in its ring.
+const SPARE_DELIVERIES: i64 = 100;
 
 /// The source.
 pub(super) struct Consumer {
@@ -51,19 +56,26 @@ pub(super) struct Consumer {
     own: RingControl,
     barrier: Barrier,
     pull: Pull,
-    /// How many messages the last request brought so far.
-    brought: usize,
+    /// How many messages have arrived since the last request was made.
+    received: usize,
+    /// How many requests have failed in a row.
+    failures: usize,
     stuck_until: Instant,
-    held: Held,
+    unacked: Unacked,
+    /// After how many deliveries by the server a message is a dead letter. None without a topic for
+    /// dead letters: then such a message is not dropped, but delivered again.
+    max_deliveries: Option<i64>,
     /// The length of messages lately, in bytes: a moving average, at least 1.
     usual_len: usize,
-    told: Instant,
+    last_progress_at: Instant,
+    /// How often messages are reported as in progress.
+    progress_interval: Duration,
 }
 
 /// The request for messages.
 enum Pull {
-    /// None is open, and none is made before that time. `failures` have come in a row.
-    Closed { until: Instant, failures: usize },
+    /// None is open, and none is made before that time.
+    Closed { until: Instant },
     /// No request is open.
     Ready(Box<PullConsumer>),
     /// A request is open, on the connection with this number.
@@ -72,13 +84,15 @@ enum Pull {
 
 /// The messages that are taken and not acknowledged. Each is known by its number in the stream.
 #[derive(Default)]
-struct Held {
+struct Unacked {
     /// How each is acknowledged.
     ackers: HashMap<u64, (Acker, usize)>,
     /// The bytes of all of them.
     bytes: usize,
-    /// Not yet in a ring.
+    /// Not yet in the ring of the queue.
     waiting: VecDeque<Waiting>,
+    /// Not yet in all rings of the topic for dead letters.
+    dead: VecDeque<Dead>,
     /// In the ring of the queue, with the end of its record there.
     in_ring: VecDeque<(u64, u64)>,
     /// Processed by their readers, since a moment.
@@ -87,7 +101,7 @@ struct Held {
     settled: Vec<u64>,
 }
 
-impl Held {
+impl Unacked {
     /// Takes out how a message is acknowledged.
     fn release(&mut self, number: u64) -> Option<Acker> {
         let (acker, len) = self.ackers.remove(&number)?;
@@ -99,14 +113,14 @@ impl Held {
 struct Waiting {
     number: u64,
     payload: Bytes,
-    destination: Destination,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Destination {
-    Queue,
-    /// It was delivered too often.
-    DeadLetters,
+/// A message that was delivered too often.
+struct Dead {
+    number: u64,
+    payload: Bytes,
+    /// How many queues of the topic for dead letters have it.
+    queues: usize,
 }
 
 impl Consumer {
@@ -119,9 +133,11 @@ impl Consumer {
         own: RingControl,
         barrier: Barrier,
     ) -> Consumer {
-        let (pull, now) = (Pull::Closed { until: Instant::now(), failures: 0 }, Instant::now());
+        let now = Instant::now();
         let link = Arc::new(link);
         let usual_len = topic.max_message;
+        let max_deliveries = outlet.has_dead_letters().then(|| i64::from(topic.max_deliver) + SPARE_DELIVERIES);
+        let progress_interval = nats.ack_wait / 3;
         Consumer {
             link,
             nats,
@@ -130,12 +146,15 @@ impl Consumer {
             outlet,
             own,
             barrier,
-            pull,
-            brought: 1,
+            pull: Pull::Closed { until: now },
+            received: 1,
+            failures: 0,
             stuck_until: now,
-            held: Held::default(),
+            unacked: Unacked::default(),
+            max_deliveries,
             usual_len,
-            told: now,
+            last_progress_at: now,
+            progress_interval,
         }
     }
 
@@ -147,23 +166,23 @@ impl Consumer {
     /// If all readers of the queue have ended, or a ring is broken.
     pub(super) fn run(mut self, drain: &Signal, stop: &Signal) -> Result<()> {
         let link = Arc::clone(&self.link);
-        let mut wait = LOOKS.0;
+        let mut wait = POLLS.0;
         loop {
             let mut has_progress = false;
             if drain.is_set() {
+                self.close_pull();
                 link.block_on(self.give_back());
-                self.pull = Pull::Closed { until: Instant::now() + Duration::from_secs(3600), failures: 0 };
             } else {
                 has_progress |= self.take()?;
             }
             has_progress |= self.forward()?;
             has_progress |= self.settle();
             link.block_on(self.acknowledge());
-            if stop.is_set() || (drain.is_set() && self.held.ackers.is_empty()) {
+            if stop.is_set() || (drain.is_set() && self.unacked.ackers.is_empty()) {
                 return link.block_on(self.finish());
             }
-            wait = if has_progress { LOOKS.0 } else { (wait * 2).min(LOOKS.1) };
-            self.wait(if self.held.ackers.is_empty() { IDLE } else { wait }, drain, stop);
+            wait = if has_progress { POLLS.0 } else { (wait * 2).min(POLLS.1) };
+            self.wait(if self.unacked.ackers.is_empty() { IDLE } else { wait }, drain, stop);
         }
     }
 
@@ -172,100 +191,131 @@ impl Consumer {
         let mut taken = 0;
         if matches!(&self.pull, Pull::Open(.., connection) if *connection != self.link.number()) {
             // The request was lost with its connection.
-            self.pull = Pull::Closed { until: Instant::now(), failures: 0 };
+            self.close_pull();
         }
         while let Pull::Open(_, batch, _) = &mut self.pull {
-            if taken >= MAX_HELD {
+            if taken >= MAX_UNACKED {
                 break;
             }
             let Some(next) = self.link.block_on(async { batch.next().now_or_never() }) else { break };
             match next {
                 Some(Ok(message)) => {
                     taken += 1;
-                    self.hold(message);
+                    self.receive(message);
                 }
-                Some(Err(error)) => {
-                    tracing::debug!(topic = self.topic.topic, "a request for messages ended: {error}");
-                    self.end_pull(1, None);
-                }
-                None => self.end_pull(0, None),
+                Some(Err(error)) => self.request_failed(format!("a request for messages ended: {error}")),
+                None => self.request_ended(),
             }
         }
         self.ask();
         Ok(taken > 0)
     }
 
-    /// Ends the open request.
-    fn end_pull(&mut self, failures: usize, problem: Option<String>) {
-        if let Some(problem) = problem {
-            self.link.problem(problem);
+    /// Takes what has arrived, and gives up the open request.
+    fn close_pull(&mut self) {
+        while let Pull::Open(_, batch, _) = &mut self.pull {
+            let Some(Some(Ok(message))) = self.link.block_on(async { batch.next().now_or_never() }) else { break };
+            self.receive(message);
         }
-        let closed = Pull::Closed { until: Instant::now() + delay(failures), failures };
+        self.pull = Pull::Closed { until: Instant::now() };
+    }
+
+    /// Makes room for another request. One that brought nothing may have been refused.
+    fn request_ended(&mut self) {
+        if self.received == 0
+            && let Some(refused) = self.link.take_refused()
+        {
+            return self.request_failed(format!("the server refuses: {refused}; grant it to the user of this host"));
+        }
+        self.request_succeeded();
+        let closed = Pull::Closed { until: Instant::now() };
         self.pull = match std::mem::replace(&mut self.pull, closed) {
-            Pull::Open(consumer, ..) | Pull::Ready(consumer) if failures == 0 => Pull::Ready(consumer),
-            _ => return,
+            Pull::Open(consumer, ..) => Pull::Ready(consumer),
+            other => other,
         };
     }
 
-    /// Holds a message that has arrived.
-    fn hold(&mut self, message: Message) {
+    /// Shows why a request failed, and waits before the next one: the longer, the more have failed.
+    fn request_failed(&mut self, problem: String) {
+        if self.link.is_up() {
+            self.link.problem(problem);
+        }
+        self.pull = Pull::Closed { until: Instant::now() + delay(self.failures) };
+        self.failures += 1;
+    }
+
+    fn request_succeeded(&mut self) {
+        if self.failures > 0 {
+            self.failures = 0;
+            self.link.clear_problem();
+        }
+    }
+
+    /// Keeps a message that has arrived until it is acknowledged.
+    fn receive(&mut self, message: Message) {
         let Ok(info) = message.info() else { return };
         let (number, delivered) = (info.stream_sequence, info.delivered);
         let (message, acker) = message.split();
         let len = message.payload.len();
-        self.brought += 1;
+        self.received += 1;
+        self.request_succeeded();
         self.usual_len = (self.usual_len * 7 / 8 + len / 8).max(1);
-        if self.held.ackers.insert(number, (acker, len)).is_some() {
+        if self.unacked.ackers.insert(number, (acker, len)).is_some() {
             // It is here already: the server did not hear of it in time.
             return;
         }
-        let is_dead = delivered > i64::from(self.topic.max_deliver);
-        let destination = if is_dead { Destination::DeadLetters } else { Destination::Queue };
-        self.held.bytes += len;
-        self.held.waiting.push_back(Waiting { number, payload: message.payload, destination });
+        self.unacked.bytes += len;
+        let payload = message.payload;
+        if self.max_deliveries.is_some_and(|most| delivered > most) {
+            self.unacked.dead.push_back(Dead { number, payload, queues: 0 });
+        } else {
+            self.unacked.waiting.push_back(Waiting { number, payload });
+        }
     }
 
-    /// Asks for as many messages as can be held, if no request is open.
+    /// Asks for as many messages as may be unacknowledged, if no request is open.
     fn ask(&mut self) {
-        let failures = match &self.pull {
+        match &self.pull {
             Pull::Open(..) => return,
-            Pull::Closed { until, .. } if *until > Instant::now() || !self.link.is_up() => return,
-            Pull::Closed { failures, .. } => *failures,
-            Pull::Ready(_) => 0,
-        };
-        let (free, free_bytes) = (MAX_HELD - self.held.ackers.len(), self.free_bytes());
-        if free < MAX_HELD / 2 || free_bytes < self.topic.capacity / 2 || !self.held.waiting.is_empty() {
+            Pull::Closed { until } if *until > Instant::now() || !self.link.is_up() => return,
+            Pull::Closed { .. } | Pull::Ready(_) => {}
+        }
+        let (free, free_bytes) = (MAX_UNACKED - self.unacked.ackers.len(), self.free_bytes());
+        if free < MAX_UNACKED / 2 || free_bytes < self.topic.capacity / 2 || !self.unacked.waiting.is_empty() {
             return;
         }
         let messages = free.min(free_bytes / self.usual_len + 1).min((MAX_BYTES / self.topic.max_message).max(1));
-        self.look_for_stuck();
-        self.brought = 0;
+        self.detect_stuck();
+        self.received = 0;
         let connection = self.link.number();
         match self.link.block_on(self.request(messages)) {
             Ok((consumer, batch)) => {
+                let config = &consumer.cached_info().config;
+                self.progress_interval = progress_interval(config.ack_wait, &config.backoff, self.nats.ack_wait);
                 self.pull = Pull::Open(consumer, Box::new(batch), connection);
-                self.link.works();
             }
-            Err(problem) => {
-                let problem = Some(problem).filter(|_| self.link.is_up());
-                self.end_pull(failures + 1, problem);
-            }
+            Err(problem) => self.request_failed(problem),
         }
     }
 
-    /// Notices that a request brought nothing, although the stream has messages.
-    fn look_for_stuck(&mut self) {
+    /// Notices that a request brought nothing, although the stream has messages that it may deliver.
+    fn detect_stuck(&mut self) {
         let Pull::Ready(consumer) = &self.pull else { return };
-        if self.brought == 0 && self.stuck_until <= Instant::now() {
+        if self.received == 0 && self.stuck_until <= Instant::now() {
             let info = self.link.block_on(consumer.get_info());
-            if info.is_ok_and(|info| info.num_pending > 0) {
+            let is_stuck = info.is_ok_and(|info| {
+                // 0 or less: no limit.
+                let most = usize::try_from(info.config.max_ack_pending).unwrap_or(0);
+                info.num_pending > 0 && (most == 0 || info.num_ack_pending < most)
+            });
+            if is_stuck {
                 self.stuck_until = Instant::now() + STUCK.1;
             }
         }
     }
 
     fn free_bytes(&self) -> usize {
-        self.topic.capacity.saturating_sub(self.held.bytes)
+        self.topic.capacity.saturating_sub(self.unacked.bytes)
     }
 
     /// Asks for messages. Their number is the only bound that servers keep reliably.
@@ -285,29 +335,37 @@ impl Consumer {
     /// Publishes waiting messages to their rings, as far as there is space. Returns whether there
     /// were any.
     fn forward(&mut self) -> Result<bool> {
-        let mut has_progress = false;
-        while let Some(Waiting { number, payload, destination }) = self.held.waiting.front() {
+        let mut has_progress = self.forward_dead()?;
+        while let Some(Waiting { number, payload }) = self.unacked.waiting.front() {
             let number = *number;
-            let (offered, is_dead) = match destination {
-                Destination::Queue => (self.outlet.try_send(payload)?, false),
-                Destination::DeadLetters => (self.outlet.send_dead_letter(payload)?, true),
-            };
-            match offered {
+            match self.outlet.try_send(payload)? {
                 Offered::Full => break,
-                Offered::Sent if !is_dead => {
-                    let end = self.own.positions().tail;
-                    self.held.in_ring.push_back((number, end));
-                }
-                Offered::Sent => {
-                    tracing::warn!(topic = self.topic.topic, "a message was delivered too often, and is dead");
-                    self.held.settling.push_back((vec![number], self.barrier.now()));
-                }
-                // Dead without a topic for dead letters, or too long: counted.
-                Offered::Dropped => self.held.settled.push(number),
+                Offered::Sent => self.unacked.in_ring.push_back((number, self.own.positions().tail)),
+                // Too long: counted.
+                Offered::Dropped => self.unacked.settled.push(number),
                 Offered::Closed => bail!("all readers of its queue have ended"),
             }
             has_progress = true;
-            self.held.waiting.pop_front();
+            self.unacked.waiting.pop_front();
+        }
+        Ok(has_progress)
+    }
+
+    /// Publishes dead letters, as far as there is space. Returns whether there were any.
+    fn forward_dead(&mut self) -> Result<bool> {
+        let mut has_progress = false;
+        while let Some(Dead { number, payload, queues }) = self.unacked.dead.front_mut() {
+            match self.outlet.try_send_dead_letter(payload, queues)? {
+                Offered::Full => break,
+                Offered::Sent => {
+                    tracing::warn!(topic = self.topic.topic, "a message was delivered too often, and is dead");
+                    self.unacked.settling.push_back((vec![*number], self.barrier.now()));
+                }
+                // Too long, or nobody reads dead letters: counted.
+                Offered::Dropped | Offered::Closed => self.unacked.settled.push(*number),
+            }
+            has_progress = true;
+            self.unacked.dead.pop_front();
         }
         Ok(has_progress)
     }
@@ -315,37 +373,37 @@ impl Consumer {
     /// Finds messages that are settled. Returns whether there is progress.
     fn settle(&mut self) -> bool {
         let head = self.own.positions().head;
-        let done = self.held.in_ring.iter().take_while(|(_, end)| *end <= head).count();
-        let processed: Vec<_> = self.held.in_ring.drain(..done).map(|(number, _)| number).collect();
+        let done = self.unacked.in_ring.iter().take_while(|(_, end)| *end <= head).count();
+        let processed: Vec<_> = self.unacked.in_ring.drain(..done).map(|(number, _)| number).collect();
         if !processed.is_empty() {
-            self.held.settling.push_back((processed, self.barrier.now()));
+            self.unacked.settling.push_back((processed, self.barrier.now()));
         }
-        let before = self.held.settled.len();
-        while let Some((_, moment)) = self.held.settling.front_mut() {
+        let before = self.unacked.settled.len();
+        while let Some((_, moment)) = self.unacked.settling.front_mut() {
             if !self.barrier.has_passed(moment) {
                 break;
             }
-            let settled = self.held.settling.pop_front();
-            self.held.settled.extend(settled.into_iter().flat_map(|(numbers, _)| numbers));
+            let settled = self.unacked.settling.pop_front();
+            self.unacked.settled.extend(settled.into_iter().flat_map(|(numbers, _)| numbers));
         }
-        done > 0 || self.held.settled.len() > before
+        done > 0 || self.unacked.settled.len() > before
     }
 
-    /// Acknowledges what is settled, and tells the server that the rest is in progress.
+    /// Acknowledges what is settled, and reports the rest as in progress.
     async fn acknowledge(&mut self) {
         if !self.link.is_up() {
             return;
         }
-        for number in std::mem::take(&mut self.held.settled) {
-            if let Some(acker) = self.held.release(number)
+        for number in std::mem::take(&mut self.unacked.settled) {
+            if let Some(acker) = self.unacked.release(number)
                 && acker.ack().await.is_err()
             {
                 tracing::debug!("an acknowledgement was not sent, so its message is delivered again");
             }
         }
-        if self.told.elapsed() > self.nats.ack_wait / 3 {
-            self.told = Instant::now();
-            for (acker, _) in self.held.ackers.values() {
+        if self.last_progress_at.elapsed() > self.progress_interval {
+            self.last_progress_at = Instant::now();
+            for (acker, _) in self.unacked.ackers.values() {
                 let _ = acker.ack_with(AckKind::Progress).await;
             }
         }
@@ -353,8 +411,11 @@ impl Consumer {
 
     /// Gives back messages that are in no ring, for other hosts.
     async fn give_back(&mut self) {
-        for waiting in std::mem::take(&mut self.held.waiting) {
-            if let Some(acker) = self.held.release(waiting.number)
+        let waiting = std::mem::take(&mut self.unacked.waiting);
+        let dead = std::mem::take(&mut self.unacked.dead);
+        let numbers = waiting.iter().map(|it| it.number).chain(dead.iter().map(|it| it.number));
+        for number in numbers {
+            if let Some(acker) = self.unacked.release(number)
                 && self.link.is_up()
             {
                 let _ = acker.ack_with(AckKind::Nak(None)).await;
@@ -390,10 +451,30 @@ impl Consumer {
             }
         });
         match arrived {
-            Some(Some(Ok(message))) => self.hold(message),
-            Some(Some(Err(_))) => self.end_pull(1, None),
-            Some(None) => self.end_pull(0, None),
+            Some(Some(Ok(message))) => self.receive(message),
+            Some(Some(Err(error))) => self.request_failed(format!("a request for messages ended: {error}")),
+            Some(None) => self.request_ended(),
             None => {}
         }
+    }
+}
+
+/// How often the server must hear that a message is in progress. An existing consumer keeps its own
+/// `ack_wait`, or a list of waits in its place, whatever the pipeline's file says.
+fn progress_interval(ack_wait: Duration, backoff: &[Duration], given: Duration) -> Duration {
+    let shortest = backoff.iter().copied().chain([ack_wait]).filter(|wait| !wait.is_zero()).min();
+    shortest.unwrap_or(given) / 3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_reported_as_often_as_the_consumer_wants() {
+        let seconds = Duration::from_secs;
+        assert_eq!(progress_interval(seconds(3), &[], seconds(30)), seconds(1));
+        assert_eq!(progress_interval(seconds(30), &[seconds(6), seconds(60)], seconds(30)), seconds(2));
+        assert_eq!(progress_interval(Duration::ZERO, &[], seconds(30)), seconds(10));
     }
 }

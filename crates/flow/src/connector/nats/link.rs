@@ -25,6 +25,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const DELAYS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// How many messages a subscription buffers. Further ones are lost; a pull never asks for so many.
 const BUFFERED: usize = 8192;
+/// How often the server must answer. One that does not answer two times is lost.
+const PING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The thread that reads and writes all connections of a host.
 pub(super) struct Io {
@@ -232,7 +234,7 @@ impl Link {
     }
 
     /// Records that the server accepted what it had refused.
-    pub(super) fn works(&self) {
+    pub(super) fn clear_problem(&self) {
         if self.is_up() {
             self.state.problem.clear();
         }
@@ -240,7 +242,7 @@ impl Link {
 }
 
 async fn connect(nats: &Nats, name: &str, state: &Arc<State>) -> Result<Client> {
-    let servers = servers(nats)?;
+    let servers = servers(nats)?.into_iter().map(without_user).collect::<Result<Vec<_>>>()?;
     match options(nats, name, state).await?.connect(servers.clone()).await {
         Ok(client) => {
             state.connected();
@@ -270,11 +272,21 @@ fn servers(nats: &Nats) -> Result<Vec<ServerAddr>> {
     nats.servers.iter().enumerate().map(parse).collect()
 }
 
+/// The address alone, which may be shown. The user is in the options.
+fn without_user(server: ServerAddr) -> Result<ServerAddr> {
+    let mut url = server.into_inner();
+    // Fails only if there is no host, and so no user.
+    let _ = url.set_password(None);
+    let _ = url.set_username("");
+    ServerAddr::from_url(url).map_err(|error| anyhow!("an entry of `nats.servers` is not a server: {error}"))
+}
+
 async fn options(nats: &Nats, name: &str, state: &Arc<State>) -> Result<ConnectOptions> {
     let state = Arc::clone(state);
     let mut options = ConnectOptions::new()
         .name(format!("estafette {name}"))
         .connection_timeout(TIMEOUT)
+        .ping_interval(PING_INTERVAL)
         .subscription_capacity(BUFFERED)
         .reconnect_delay_callback(|attempts| if attempts <= 1 { Duration::ZERO } else { delay(attempts - 2) })
         .event_callback(move |event| {
@@ -362,6 +374,14 @@ mod tests {
     #[test]
     fn passwords_in_a_url_are_decoded() {
         assert_eq!(decoded("p%40ss%"), "p@ss%");
+    }
+
+    #[test]
+    fn an_address_has_no_password() {
+        let server = without_user("nats://flow:secret@127.0.0.1:4222".parse().unwrap()).unwrap();
+        assert_eq!((server.as_url_str(), server.username()), ("nats://127.0.0.1:4222", None));
+        let server = without_user("tls://token@a.example".parse().unwrap()).unwrap();
+        assert_eq!((server.as_url_str(), server.port()), ("tls://a.example", 4222));
     }
 
     #[test]

@@ -103,7 +103,7 @@ impl Server {
         match topic.delivery {
             Delivery::AtMostOnce => Ok(Box::new(move || subscribe::run(&link, &topic, &queue, outlet, &drain))),
             Delivery::AtLeastOnce => {
-                let barrier = settle::Barrier::open(pipeline, topology, fabric);
+                let barrier = settle::Barrier::open(end, pipeline, topology, fabric);
                 let barrier = barrier.context("cannot open the rings of the pipeline")?;
                 let own = settle::own_ring(end, topology, fabric)?;
                 let consumer = consume::Consumer::new(link, self.nats.clone(), topic, queue, outlet, own, barrier);

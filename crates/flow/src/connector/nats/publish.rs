@@ -101,7 +101,7 @@ impl Sender {
     /// Writes messages to the connection. Waits while there is none.
     async fn publish(&self, batch: Vec<Outgoing>) -> Result<(), Stopped> {
         self.unless_stopped(self.link.until_up()).await?;
-        self.look().await?;
+        self.pause_if_refused().await?;
         for Outgoing { number, payload } in batch {
             let sent = self.link.client.publish_with_headers(self.topic.subject.clone(), self.headers(number), payload);
             if let Err(error) = self.unless_stopped(sent).await? {
@@ -121,7 +121,7 @@ impl Sender {
     }
 
     /// Waits if the server refused the last batch, which is lost: the longer, the more in a row.
-    async fn look(&self) -> Result<(), Stopped> {
+    async fn pause_if_refused(&self) -> Result<(), Stopped> {
         match (self.link.take_refused(), self.refusals.get()) {
             (Some(refused), refusals) => {
                 self.link.problem(format!("the server refuses: {refused}; grant it to the user of this host"));
@@ -131,7 +131,7 @@ impl Sender {
             (None, 0) => Ok(()),
             (None, _) => {
                 self.refusals.set(0);
-                self.link.works();
+                self.link.clear_problem();
                 Ok(())
             }
         }
@@ -158,7 +158,7 @@ impl Sender {
                 }
             }
         }
-        self.link.works();
+        self.link.clear_problem();
         Ok(())
     }
 

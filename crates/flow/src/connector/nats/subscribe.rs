@@ -14,7 +14,7 @@ use crate::config::NatsTopic;
 /// How long the last messages may take after the end of the subscription.
 const LAST: Duration = Duration::from_secs(2);
 /// How often the connection is asked for lost messages while none arrive.
-const LOOK: Duration = Duration::from_millis(500);
+const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Sends what arrives to the queue, until the source must stop.
 ///
@@ -27,10 +27,10 @@ pub(super) fn run(link: &Link, topic: &NatsTopic, queue: &str, mut outlet: Outle
         let subscriber = link.client.queue_subscribe(subject, queue).await;
         let mut subscriber = subscriber.context("cannot subscribe")?;
         while !drain.is_set() {
-            look(link, &outlet);
+            report_losses(link, &outlet);
             let next = tokio::select! {
                 () = drain.wait() => break,
-                next = timeout(LOOK, subscriber.next()) => next,
+                next = timeout(REPORT_INTERVAL, subscriber.next()) => next,
             };
             let Ok(message) = next else { continue };
             let message = message.context("the connection to the NATS server has ended")?;
@@ -43,7 +43,7 @@ pub(super) fn run(link: &Link, topic: &NatsTopic, queue: &str, mut outlet: Outle
 }
 
 /// Reports what was lost or refused.
-fn look(link: &Link, outlet: &Outlet) {
+fn report_losses(link: &Link, outlet: &Outlet) {
     let lost = link.take_lost();
     if lost > 0 {
         outlet.dropped(lost);
