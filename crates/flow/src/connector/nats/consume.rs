@@ -135,7 +135,7 @@ impl Consumer {
     ) -> Consumer {
         let now = Instant::now();
         let link = Arc::new(link);
-        let usual_len = topic.max_message;
+        let usual_len = topic.max_message.max(1);
         let max_deliveries = outlet.has_dead_letters().then(|| i64::from(topic.max_deliver) + SPARE_DELIVERIES);
         let progress_interval = nats.ack_wait / 3;
         Consumer {
@@ -220,7 +220,8 @@ impl Consumer {
         self.pull = Pull::Closed { until: Instant::now() };
     }
 
-    /// Makes room for another request. One that brought nothing may have been refused.
+    /// Called when a request has ended: another one can be made. One that delivered nothing may have been
+    /// refused.
     fn request_ended(&mut self) {
         if self.received == 0
             && let Some(refused) = self.link.take_refused()
@@ -261,7 +262,7 @@ impl Consumer {
         self.request_succeeded();
         self.usual_len = (self.usual_len * 7 / 8 + len / 8).max(1);
         if self.unacked.ackers.insert(number, (acker, len)).is_some() {
-            // It is here already: the server did not hear of it in time.
+            // It is here already: no progress was reported to the server in time.
             return;
         }
         self.unacked.bytes += len;
@@ -280,11 +281,13 @@ impl Consumer {
             Pull::Closed { until } if *until > Instant::now() || !self.link.is_up() => return,
             Pull::Closed { .. } | Pull::Ready(_) => {}
         }
-        let (free, free_bytes) = (MAX_UNACKED - self.unacked.ackers.len(), self.free_bytes());
+        // A server may send more than it was asked for.
+        let (free, free_bytes) = (MAX_UNACKED.saturating_sub(self.unacked.ackers.len()), self.free_bytes());
         if free < MAX_UNACKED / 2 || free_bytes < self.topic.capacity / 2 || !self.unacked.waiting.is_empty() {
             return;
         }
-        let messages = free.min(free_bytes / self.usual_len + 1).min((MAX_BYTES / self.topic.max_message).max(1));
+        let messages =
+            free.min(free_bytes / self.usual_len + 1).min((MAX_BYTES / self.topic.max_message.max(1)).max(1));
         self.detect_stuck();
         self.received = 0;
         let connection = self.link.number();
@@ -298,7 +301,7 @@ impl Consumer {
         }
     }
 
-    /// Notices that a request brought nothing, although the stream has messages that it may deliver.
+    /// Notices that a request delivered nothing, although the stream has messages that it may deliver.
     fn detect_stuck(&mut self) {
         let Pull::Ready(consumer) = &self.pull else { return };
         if self.received == 0 && self.stuck_until <= Instant::now() {
@@ -459,7 +462,7 @@ impl Consumer {
     }
 }
 
-/// How often the server must hear that a message is in progress. An existing consumer keeps its own
+/// How often to report to the server that a message is in progress. An existing consumer keeps its own
 /// `ack_wait`, or a list of waits in its place, whatever the pipeline's file says.
 fn progress_interval(ack_wait: Duration, backoff: &[Duration], given: Duration) -> Duration {
     let shortest = backoff.iter().copied().chain([ack_wait]).filter(|wait| !wait.is_zero()).min();
