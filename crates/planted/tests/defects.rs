@@ -248,17 +248,18 @@ fn a_mechanism_of_which_no_instance_counts_is_no_success() {
     let what = [&["task/busy", "--window=30ms", "--timeout=60s"], &open_loop[..]].concat();
     let run = bench_rounds(PROGRAM, 2, &what);
     let cases = run.cases();
-    assert!(!cases.is_empty() && cases.iter().all(|case| *case.outcomes == [None, None]), "{}", run.stderr);
+    // Two instances, or more where one was repeated because another program took the processor.
+    let none_counts = |outcomes: &[Option<String>]| outcomes.len() >= 2 && outcomes.iter().all(Option::is_none);
+    assert!(!cases.is_empty() && cases.iter().all(|case| none_counts(&case.outcomes)), "{}", run.stderr);
     assert_eq!((run.code, run.survivors), (Some(2), Vec::new()), "{}", run.stderr);
-    let reason = "all instances (2) were discarded: ";
     let lines: Vec<&str> = run.stderr.lines().filter(|line| line.starts_with("warning: task/busy in ")).collect();
-    let has_reason = |line: &&str| line.contains(reason) && line.ends_with(" late before they were sent");
+    let has_reason = |line: &&str| line.contains(": all instances (") && line.ends_with(" late before they were sent");
     assert!(!lines.is_empty() && lines.iter().all(has_reason), "{}", run.stderr);
 
     // In a single round, a quick look, it is a warning only.
     let run = bench(PROGRAM, &what);
     assert_eq!(run.code, Some(0), "{}", run.stderr);
-    assert!(run.stderr.contains("all instances (1) were discarded: "), "{}", run.stderr);
+    assert!(run.stderr.contains(": all instances ("), "{}", run.stderr);
 }
 
 #[test]
