@@ -1,6 +1,6 @@
 //! Whether a mechanism can run a case.
 
-use crate::case::{Case, Payload, Place};
+use crate::case::{Case, Pattern, Payload, Place};
 use crate::entry::Entry;
 use crate::message::MAX_PRODUCERS;
 use crate::refusal::require_lossless;
@@ -18,6 +18,9 @@ pub fn can_run(entry: &dyn Entry, case: &Case, cores: usize) -> Result<(), Inadm
     let spec = entry.spec();
     describes(spec, case)?;
     fits(spec, case)?;
+    if case.place == Place::OtherHost {
+        crosses_hosts(spec, case)?;
+    }
     has_cores(spec, case, cores)?;
     case.pattern.rules().admit(spec, case)?;
     if let Some(rate) = case.load.rate() {
@@ -73,10 +76,38 @@ fn fits(spec: &Spec, case: &Case) -> Result<(), Inadmissible> {
     Ok(())
 }
 
+/// Checks a case whose consumers are on another host.
+fn crosses_hosts(spec: &Spec, case: &Case) -> Result<(), Inadmissible> {
+    let refuse = |why: String| Err(RefusalKind::Hosts.because(why));
+    if !spec.between_hosts {
+        return refuse(String::from("cannot have its ends on two hosts"));
+    }
+    if !matches!(case.pattern, Pattern::PingPong | Pattern::Stream | Pattern::Duplex | Pattern::Connections) {
+        return refuse(format!(
+            "{} is not measured between hosts: use {}, {}, {} or {}",
+            case.pattern,
+            Pattern::PingPong,
+            Pattern::Stream,
+            Pattern::Duplex,
+            Pattern::Connections
+        ));
+    }
+    if spec.is_paced(case.pattern) {
+        return refuse(format!(
+            "may lose messages, and its sender learns how many over a socket of one host: use {}",
+            Pattern::PingPong
+        ));
+    }
+    if case.load.rate().is_some() {
+        return refuse(String::from("the times of an open loop need one clock, and two hosts have two"));
+    }
+    Ok(())
+}
+
 /// Checks the cores.
 fn has_cores(spec: &Spec, case: &Case, cores: usize) -> Result<(), Inadmissible> {
     let refuse = |why: String| Err(RefusalKind::Cores.because(why));
-    if case.runtime != Runtime::Thread && case.place != Place::Free {
+    if case.runtime != Runtime::Thread && !matches!(case.place, Place::Free | Place::OtherHost) {
         return refuse(format!("tasks move between cores and are not pinned: use --place {}", Place::Free));
     }
     if case.wait == Wait::Spin && (case.place == Place::SameCore || cores < 2) {

@@ -328,6 +328,8 @@ impl Costs<'_> {
         let candidates = match self.cell.place {
             Place::SameCore => [same, None, None],
             Place::OtherCore => [futex.other_core_idle.as_ref(), futex.other_core_busy.as_ref(), None],
+            // The bound of two hosts is that of the network between them.
+            Place::OtherHost => return None,
             Place::Free => [same, futex.other_core_idle.as_ref(), futex.other_core_busy.as_ref()],
         };
         let fastest = candidates.into_iter().flatten().filter_map(|wake| wake.fastest_round_trip_ns);

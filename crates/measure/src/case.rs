@@ -232,9 +232,12 @@ pub enum Place {
     SameCore,
     /// Not pinned: the scheduler or the runtime chooses.
     Free,
+    /// Consumers are on another host, producers on this one. On each host, the ends are pinned as
+    /// with [`Place::OtherCore`].
+    OtherHost,
 }
 
-names!(Place, "placement", OtherCore = "other-core", SameCore = "same-core", Free = "free");
+names!(Place, "placement", OtherCore = "other-core", SameCore = "same-core", Free = "free", OtherHost = "other-host");
 
 /// How fast producers send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]

@@ -12,6 +12,9 @@ const MAX_LEN: usize = 1 << 20;
 /// The longest message in bytes of a pattern that fills the channel before it receives.
 const MAX_FILLING_LEN: usize = 64;
 
+/// The placements on one host.
+const PLACES: [Place; 3] = [Place::OtherCore, Place::SameCore, Place::Free];
+
 /// One cell for each thing that a description says the mechanism can do: every pattern with every payload and length; and with the first
 /// payload also every wait mode, runtime, placement, the smallest capacity and an open loop. Some of them may be refused
 /// ([`crate::admission::can_run`]).
@@ -30,7 +33,7 @@ pub fn cells(spec: &Spec) -> Vec<Cell> {
         cells.extend(spec.runtimes.iter().map(|runtime| Cell { runtime: *runtime, ..usual.clone() }));
         if rules.layout() == Layout::Separate || rules.layout() == Layout::OneSender {
             cells.extend(spec.waits.iter().map(|wait| Cell { wait: *wait, ..usual.clone() }));
-            let places = if usual.runtime == Runtime::Thread { &Place::ALL[..] } else { &[] };
+            let places = if usual.runtime == Runtime::Thread { &PLACES[..] } else { &[] };
             cells.extend(places.iter().map(|place| Cell { place: *place, ..usual.clone() }));
         }
         if usual.capacity == Cell::CAPACITY {

@@ -7,6 +7,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
@@ -53,9 +54,17 @@ pub struct Assignment {
     pub secret: u64,
     /// The instance's private directory. It is removed after the instance.
     pub dir: PathBuf,
+    /// The address of the child's host, at which it listens.
+    #[serde(default = "loopback")]
+    pub address: IpAddr,
     /// The core of each party that the child plays, first the producers, then the consumers. `null`
     /// if a party is not pinned.
     pub cpus: Vec<Option<usize>>,
+}
+
+/// The address of a child on the coordinator's own host.
+pub(crate) fn loopback() -> IpAddr {
+    IpAddr::V4(Ipv4Addr::LOCALHOST)
 }
 
 /// A packet from the coordinator to a child.

@@ -22,6 +22,8 @@ pub enum RefusalKind {
     Parties,
     /// The cores, or the choice of cores, do not allow it.
     Cores,
+    /// The case is between two hosts, and the mechanism or the pattern is for one.
+    Hosts,
     /// The mechanism promises too little: it may lose messages or change their order.
     Promise,
     /// Something is missing on this machine.

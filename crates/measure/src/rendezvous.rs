@@ -1,6 +1,7 @@
 //! How the children of an instance find each other: they publish and request addresses and
 //! descriptors by name, and wait at the barrier before the window.
 
+use std::net::IpAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -16,19 +17,26 @@ use crate::usage::Usage;
 pub struct Rendezvous {
     socket: OwnedFd,
     dir: PathBuf,
+    address: IpAddr,
     /// The processor time and context switches of this child when the barrier opened.
     spent_before: Usage,
 }
 
 impl Rendezvous {
-    pub(crate) fn new(socket: OwnedFd, dir: PathBuf) -> Rendezvous {
-        Rendezvous { socket, dir, spent_before: Usage::default() }
+    pub(crate) fn new(socket: OwnedFd, dir: PathBuf, address: IpAddr) -> Rendezvous {
+        Rendezvous { socket, dir, address, spent_before: Usage::default() }
     }
 
     /// The private directory of this instance. The coordinator removes it with all contents when
     /// the instance ends, even after a crash.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// The address at which this child listens: 127.0.0.1, or its host's address if the ends are on
+    /// two hosts. Publish the port with it.
+    pub fn address(&self) -> IpAddr {
+        self.address
     }
 
     /// Registers the names of this instance's shared memory objects (`shm_open`), which are outside

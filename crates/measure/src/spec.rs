@@ -140,6 +140,10 @@ pub struct Spec {
     /// say so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub any_language: bool,
+    /// Whether its ends find each other by [`Rendezvous::address`](crate::Rendezvous::address) and
+    /// [`Rendezvous::publish`](crate::Rendezvous::publish) alone, so that they can be on two hosts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub between_hosts: bool,
     /// Whether it supports an open loop, in which each message is due at a set time. True for every
     /// mechanism that the harness's own loops drive.
     #[serde(default)]
@@ -199,6 +203,7 @@ impl Spec {
                 Scope::Process | Scope::Sandbox => None,
             },
             any_language: false,
+            between_hosts: false,
             open_loop: false,
             standing: Standing::Candidate,
             tier: Tier::Overview,
@@ -237,6 +242,7 @@ setters! {
     max_producers: Option<usize> => max_producers,
     kernel_copies: u8 => Some(kernel_copies),
     any_language: bool => any_language,
+    between_hosts: bool => between_hosts,
     standing: Standing => standing,
     tier: Tier => tier,
 }

@@ -183,6 +183,7 @@ impl Instance {
                 seed: setup.seed,
                 secret: setup.secret,
                 dir: dir.to_owned(),
+                address: protocol::loopback(),
                 cpus: cores(role, case, &setup.cpus),
             };
             let socket = &self.children.0[index].socket;

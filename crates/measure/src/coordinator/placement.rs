@@ -21,8 +21,8 @@ pub(super) fn cores(role: Role, case: &Case, cpus: &[usize]) -> Vec<Option<usize
     match case.place {
         Place::Free => return vec![None; parties],
         Place::SameCore => return vec![Some(first); parties],
-        Place::OtherCore if ends.len() < 2 => return vec![Some(first); parties],
-        Place::OtherCore => {}
+        Place::OtherCore | Place::OtherHost if ends.len() < 2 => return vec![Some(first); parties],
+        Place::OtherCore | Place::OtherHost => {}
     }
     // The first producer's core first, the first consumer's core last, the other cores between them
     // in order.

@@ -147,7 +147,7 @@ fn play(pattern: Pattern, producers: usize, senders: Senders, messages: u64) -> 
         let children = [Role::Producer(0), Role::Consumer(0)].map(|role| {
             let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
             let (ours, theirs) = pair.unwrap();
-            let rendezvous = Rendezvous::new(theirs, std::env::temp_dir());
+            let rendezvous = Rendezvous::new(theirs, std::env::temp_dir(), crate::protocol::loopback());
             let window = Window::Count { warmup: messages / 10, messages: messages - messages / 10 };
             let cpus = vec![None; if role == Role::Producer(0) { case.sending() } else { 1 }];
             let mut ctx = Ctx { rendezvous, window, seed: 7, secret: 8, cpus, pauses: Pauses::default() };
