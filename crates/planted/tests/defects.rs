@@ -249,7 +249,7 @@ fn a_mechanism_of_which_no_instance_counts_is_no_success() {
     let run = bench_rounds(PROGRAM, 2, &what);
     let cases = run.cases();
     // Two instances, or more where one was repeated because another program took the processor.
-    let none_counts = |outcomes: &[Option<String>]| outcomes.len() >= 2 && outcomes.iter().all(Option::is_none);
+    let none_counts = |outcomes: &[Option<Caught>]| outcomes.len() >= 2 && outcomes.iter().all(Option::is_none);
     assert!(!cases.is_empty() && cases.iter().all(|case| none_counts(&case.outcomes)), "{}", run.stderr);
     assert_eq!((run.code, run.survivors), (Some(2), Vec::new()), "{}", run.stderr);
     let lines: Vec<&str> = run.stderr.lines().filter(|line| line.starts_with("warning: task/busy in ")).collect();
