@@ -58,7 +58,7 @@ fn normal_tails(n: usize, m: usize) -> impl Iterator<Item = f64> {
 /// The standard normal distribution function, with an error of about 1e-15. It uses the series of
 /// G. Marsaglia, "Evaluating the normal distribution", Journal of Statistical Software 11(4)
 /// (2004).
-fn normal_cdf(x: f64) -> f64 {
+pub(super) fn normal_cdf(x: f64) -> f64 {
     if x < -8.0 {
         return 0.0;
     }

@@ -29,7 +29,7 @@ const DRAWN_ROUNDS: usize = 30;
 #[ignore = "takes minutes without optimisation"]
 fn error_rates_of_real_rounds() {
     let record = record();
-    assert_eq!(record.rounds, ROUNDS);
+    assert!(record.rounds >= ROUNDS, "{} rounds", record.rounds);
     let cases = cases_of_new_build(&record);
     assert!(cases.len() >= 50, "{} cases", cases.len());
 
@@ -40,17 +40,18 @@ fn error_rates_of_real_rounds() {
 
     let missed: Vec<usize> = cases.iter().copied().filter(|at| !is_found(&record, *at)).collect();
     println!(
-        "{} % slower in one case: found in {} of {} cases with {ROUNDS} rounds",
+        "{} % slower in one case: found in {} of {} cases with {ROUNDS} rounds, and up to {} in noisy cells",
         REGRESSION * 100.0,
         cases.len() - missed.len(),
-        cases.len()
+        cases.len(),
+        record.rounds
     );
     for at in &missed {
         println!("not found: {} · {}", record.entrants[*at].case.mechanism, record.entrants[*at].case.cell);
     }
     assert!(alarms * 100 <= 5 * DRAWS, "{alarms} alarms");
     // The noisiest of these cases have a factor of 1.2 between two rounds.
-    assert!(missed.len() * 5 <= cases.len(), "{} cases missed", missed.len());
+    assert!(missed.len() * 10 <= cases.len(), "{} cases missed", missed.len());
 }
 
 /// The record, without the histograms, which take long to read and do not matter here.
@@ -87,7 +88,7 @@ fn cases_of_new_build(record: &Record) -> Vec<usize> {
 
 /// A run with some of a record's rounds.
 fn draw(record: &Record, random: &mut fastrand::Rng) -> Record {
-    let rounds: BTreeSet<usize> = random.choose_multiple(0..record.rounds, DRAWN_ROUNDS).into_iter().collect();
+    let rounds: BTreeSet<usize> = random.choose_multiple(0..ROUNDS, DRAWN_ROUNDS).into_iter().collect();
     // The numbers of rounds are those of a run without gaps.
     let numbers: BTreeMap<usize, usize> = rounds.iter().enumerate().map(|(new, old)| (*old, new)).collect();
     let instances: Vec<InstanceRecord> = record
