@@ -92,15 +92,16 @@ pub(super) fn join(
     lower_transport: LowerTransport,
     rendezvous: &mut Rendezvous,
 ) -> Result<()> {
-    socket.set_ipv6(true)?;
     if !binds {
         let endpoint = rendezvous.request("endpoint")?;
+        socket.set_ipv6(endpoint.starts_with("tcp://["))?;
         return socket.connect(&endpoint).with_context(|| format!("connecting to {endpoint}"));
     }
     let endpoint = match lower_transport {
         LowerTransport::Ipc => format!("ipc://{}", rendezvous.dir().join("socket").display()),
         LowerTransport::Tcp => any_port(rendezvous.address()),
     };
+    socket.set_ipv6(lower_transport == LowerTransport::Tcp && rendezvous.address().is_ipv6())?;
     rendezvous.publish("endpoint", &bind(socket, &endpoint)?)
 }
 
