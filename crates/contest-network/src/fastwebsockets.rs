@@ -25,8 +25,9 @@ impl Mechanism for Fastwebsockets {
     fn spec(&self) -> Spec {
         Spec::new("network/fastwebsockets")
             .version(env!("LOCKED_FASTWEBSOCKETS"))
-            .implementation("a WebSocket over TCP on 127.0.0.1, TCP_NODELAY, by tokio: write_frame and read_frame")
+            .implementation("a WebSocket over TCP, TCP_NODELAY, by tokio: write_frame and read_frame")
             .ownership(Ownership::Owned)
+            .between_hosts(true)
             .tier(Tier::Standard)
     }
 }

@@ -29,7 +29,7 @@ pub(super) struct FramedBasic {
 
 pub(super) const TCP: FramedBasic = FramedBasic {
     name: "network/framed-basic",
-    implementation: "TCP on 127.0.0.1, TCP_NODELAY: a length of 4 bytes, then the message, by write_all and read_exact, poll",
+    implementation: "TCP, TCP_NODELAY: a length of 4 bytes, then the message, by write_all and read_exact, poll",
     kind: SocketKind::Tcp,
     tier: Tier::Suite,
 };
@@ -48,6 +48,7 @@ impl Mechanism for FramedBasic {
             .patterns(&with_multi_sender(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::SameThread]))
             .max_producers(None)
             .ordering(Ordering::PerProducer)
+            .between_hosts(self.kind == SocketKind::Tcp)
             .tier(self.tier)
     }
 }

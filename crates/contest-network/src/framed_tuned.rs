@@ -26,7 +26,7 @@ pub(super) struct FramedTuned {
 
 pub(super) const TCP: FramedTuned = FramedTuned {
     name: "network/framed-tuned",
-    implementation: "TCP on 127.0.0.1, TCP_NODELAY: a length of 4 bytes and the message, many by one send and one recv; epoll",
+    implementation: "TCP, TCP_NODELAY: a length of 4 bytes and the message, many by one send and one recv; epoll",
     kind: SocketKind::Tcp,
     tier: Tier::StandardAllCells,
 };
@@ -46,6 +46,7 @@ impl Mechanism for FramedTuned {
             .max_producers(None)
             .ordering(Ordering::PerProducer)
             .waits(&[Wait::Block, Wait::Adaptive])
+            .between_hosts(self.kind == SocketKind::Tcp)
             .tier(self.tier)
     }
 }

@@ -1,4 +1,4 @@
-//! Mechanisms through the network stack, on loopback.
+//! Mechanisms through the network stack, on loopback and between two hosts.
 //!
 //! Each file contains everything specific to its mechanism: how to open it, its two ends and its
 //! `Spec`. To add a mechanism, add a file and a line in the registry below ([`enrol`]).

@@ -4,7 +4,8 @@
 //! returns. So a producer has credit for the requested capacity, and gets it back when the library
 //! has returned. A producer that finds the socket full tries again in a loop, as the library does.
 //!
-//! With several connections, each has that capacity.
+//! With several connections, each has that capacity. The credit is in a pipe, so between two hosts
+//! there are only round trips, which need none.
 //!
 //! Three restrictions come from version 0.19 of the library:
 //!
@@ -19,20 +20,23 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use ::message_io::network::{self, Endpoint, NetEvent, NetworkController, NetworkProcessor, SendStatus, split};
+use ::message_io::adapters::udp::UdpConnectConfig;
+use ::message_io::network::{
+    self, Endpoint, NetEvent, NetworkController, NetworkProcessor, SendStatus, TransportConnect, split,
+};
 use anyhow::{Context, Result, ensure};
 use estafette_contest_common::buffer::Buffer;
 use estafette_contest_common::credit::{Refund, Spend};
-use estafette_measure::case::{Case, Cell, Load, Pattern, Role};
+use estafette_measure::case::{Case, Cell, Load, Pattern, Place, Role};
 use estafette_measure::spec::{Loss, Ordering, Tier};
 use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 
 use super::multi_connection;
 use super::reassembly::Reassembly;
-use super::udp::{MAX_DATAGRAM, RECV_TIMEOUT};
+use super::udp::{MAX_DATAGRAM, recv_timeout};
 
 /// The longest message in bytes that the library's WebSocket receives: tungstenite's default
 /// maximum of a frame.
@@ -49,25 +53,25 @@ pub(super) struct MessageIo {
 
 pub(super) const TCP: MessageIo = MessageIo {
     name: "network/message-io-tcp",
-    implementation: "message-io: Tcp on 127.0.0.1, send and process_poll_event; messages reassembled",
+    implementation: "message-io: Tcp, send and process_poll_event; messages reassembled",
     transport: network::Transport::Tcp,
 };
 
 pub(super) const FRAMED: MessageIo = MessageIo {
     name: "network/message-io-framed",
-    implementation: "message-io: FramedTcp on 127.0.0.1, send and process_poll_event",
+    implementation: "message-io: FramedTcp, send and process_poll_event",
     transport: network::Transport::FramedTcp,
 };
 
 pub(super) const UDP: MessageIo = MessageIo {
     name: "network/message-io-udp",
-    implementation: "message-io: Udp on 127.0.0.1, send and process_poll_event",
+    implementation: "message-io: Udp, send and process_poll_event",
     transport: network::Transport::Udp,
 };
 
 pub(super) const WS: MessageIo = MessageIo {
     name: "network/message-io-ws",
-    implementation: "message-io: Ws on 127.0.0.1, send and process_poll_event",
+    implementation: "message-io: Ws, send and process_poll_event",
     transport: network::Transport::Ws,
 };
 
@@ -76,6 +80,7 @@ impl Mechanism for MessageIo {
         let spec = Spec::new(self.name)
             .version(env!("LOCKED_MESSAGE_IO"))
             .implementation(self.implementation)
+            .between_hosts(true)
             .tier(Tier::Suite);
         match self.transport {
             network::Transport::Tcp => spec.patterns(ALL),
@@ -88,6 +93,13 @@ impl Mechanism for MessageIo {
             }
             network::Transport::Ws => spec.max_message(MAX_FRAME).patterns(&[Pattern::PingPong, Pattern::SameThread]),
         }
+    }
+
+    fn supports(&self, case: &Case) -> Result<(), String> {
+        if case.place == Place::OtherHost && !case.pattern.is_bidirectional() {
+            return Err(String::from("its senders need credit, which comes through a pipe of one host"));
+        }
+        Ok(())
     }
 }
 
@@ -113,7 +125,7 @@ impl Transport<Raw> for MessageIo {
         let reassembly = (self.transport == network::Transport::Tcp).then(|| Reassembly::new(len));
         let batched = case.load == Load::Saturated && !case.pattern.is_round_trip();
         let inbox = Inbox { reassembly, batched, verified: 0, queued: VecDeque::new(), open_connections: connections };
-        let rx = RecvEnd { processor, inbox, timeout: lossy.then_some(RECV_TIMEOUT), credit: refund };
+        let rx = RecvEnd { processor, inbox, timeout: lossy.then(|| recv_timeout(case)), credit: refund };
         Ok(Ends::both(role, tx, rx))
     }
 }
@@ -144,7 +156,8 @@ impl MessageIo {
             return Ok(vec![self.connect_to_itself(controller, processor)?]);
         }
         if let Role::Consumer(_) = role {
-            let (listener, address) = controller.listen(self.transport, "127.0.0.1:0").context("listening")?;
+            let (listener, address) =
+                controller.listen(self.transport, (rendezvous.address(), 0)).context("listening")?;
             rendezvous.publish("address", &address.to_string())?;
             if self.is_lossy() {
                 let theirs: SocketAddr = rendezvous.request("reply")?.parse()?;
@@ -157,11 +170,13 @@ impl MessageIo {
         }
         let address: SocketAddr = rendezvous.request("address")?.parse()?;
         for _ in 0..connections {
-            let (_, ours) = controller.connect(self.transport, address).context("connecting")?;
+            let (_, ours) = match self.is_lossy() {
+                true => controller.connect_with(bound_to(rendezvous.address()), address),
+                false => controller.connect(self.transport, address),
+            }
+            .context("connecting")?;
             if self.is_lossy() {
-                // The socket is bound to any address of the machine. The other end sees this
-                // address.
-                rendezvous.publish("reply", &SocketAddr::new(address.ip(), ours.port()).to_string())?;
+                rendezvous.publish("reply", &ours.to_string())?;
             }
         }
         let connections = collect_events(processor, connections, |event| match event {
@@ -183,6 +198,11 @@ impl MessageIo {
         });
         Ok(endpoint)
     }
+}
+
+/// The configuration of a datagram socket that replies reach at this address.
+fn bound_to(address: IpAddr) -> TransportConnect {
+    TransportConnect::Udp(UdpConnectConfig::default().with_source_address(SocketAddr::new(address, 0)))
 }
 
 /// Polls until `select` has returned a value for `count` events.

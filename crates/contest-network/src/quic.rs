@@ -1,4 +1,4 @@
-//! QUIC on loopback with quinn: length-prefixed messages with tokio-util's codec, on one stream of
+//! QUIC with quinn: length-prefixed messages with tokio-util's codec, on one stream of
 //! a connection.
 //!
 //! quinn sends and acknowledges in background tasks, which continue while the program does other
@@ -6,7 +6,7 @@
 //! `#[tokio::main]` on one core.
 
 use std::mem;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -27,9 +27,10 @@ impl Mechanism for Quic {
     fn spec(&self) -> Spec {
         Spec::new("network/quic")
             .version(concat!("quinn ", env!("LOCKED_QUINN")))
-            .implementation("QUIC on 127.0.0.1, one stream, LengthDelimitedCodec: send, or feed in a stream, and next")
+            .implementation("QUIC, one stream, LengthDelimitedCodec: send, or feed in a stream, and next")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
             .ownership(Ownership::Owned)
+            .between_hosts(true)
             .tier(Tier::Standard)
     }
 }
@@ -58,7 +59,7 @@ type Opened = (Endpoint, Connection, SendStream, RecvStream);
 
 /// The consumer's side.
 async fn accept(crypto: QuicServerConfig, rendezvous: &mut Rendezvous) -> Result<Opened> {
-    let endpoint = Endpoint::server(ServerConfig::with_crypto(Arc::new(crypto)), (Ipv4Addr::LOCALHOST, 0).into())?;
+    let endpoint = Endpoint::server(ServerConfig::with_crypto(Arc::new(crypto)), (rendezvous.address(), 0).into())?;
     rendezvous.publish("address", &endpoint.local_addr()?.to_string())?;
     let connection = endpoint.accept().await.context("the endpoint closed before the producer connected")?.await?;
     let (to, mut from) = connection.accept_bi().await?;
@@ -69,7 +70,8 @@ async fn accept(crypto: QuicServerConfig, rendezvous: &mut Rendezvous) -> Result
 /// The producer's side.
 async fn connect(crypto: QuicClientConfig, rendezvous: &mut Rendezvous) -> Result<Opened> {
     let address: SocketAddr = rendezvous.request("address")?.parse()?;
-    let endpoint = Endpoint::client((Ipv4Addr::LOCALHOST, 0).into())?;
+    let any: IpAddr = if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let endpoint = Endpoint::client((any, 0).into())?;
     let connection = endpoint.connect_with(ClientConfig::new(Arc::new(crypto)), address, HOST)?.await?;
     let (mut to, from) = connection.open_bi().await?;
     // The other side sees a new stream only when data arrives on it.

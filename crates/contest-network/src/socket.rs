@@ -1,4 +1,4 @@
-//! The stream socket that connects two parties: TCP on loopback, or a UNIX socket in the instance's
+//! The stream socket that connects two parties: TCP, or a UNIX socket in the instance's
 //! directory.
 
 use std::os::fd::OwnedFd;
@@ -11,7 +11,7 @@ use estafette_measure::case::{Case, Role};
 use super::{multi_connection, tcp_connection};
 
 /// The kind of stream socket.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(super) enum SocketKind {
     Tcp,
     Unix,

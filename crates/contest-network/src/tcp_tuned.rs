@@ -1,4 +1,4 @@
-//! A TCP connection on loopback, optimised for speed: messages of one length without framing, see
+//! A TCP connection, optimised for speed: messages of one length without framing, see
 //! [`super::frames`].
 
 use anyhow::Result;
@@ -15,9 +15,10 @@ pub(super) struct TcpTuned;
 impl Mechanism for TcpTuned {
     fn spec(&self) -> Spec {
         Spec::new("network/tcp-tuned")
-            .implementation("TCP on 127.0.0.1, TCP_NODELAY: many messages by one send and one recv")
+            .implementation("TCP, TCP_NODELAY: many messages by one send and one recv")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::SameThread])
             .waits(&[Wait::Block, Wait::Adaptive])
+            .between_hosts(true)
             .tier(Tier::StandardAllCells)
     }
 }

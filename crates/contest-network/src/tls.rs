@@ -1,7 +1,6 @@
-//! Parts shared by all encrypted mechanisms: a certificate, which the consumer creates and the
-//! producer reads from the instance's directory; and a rustls session over TCP on loopback.
+//! Parts shared by all encrypted mechanisms: a certificate, which the consumer creates and publishes
+//! for the producer; and a rustls session over TCP.
 
-use std::fs;
 use std::net::TcpStream;
 use std::sync::Arc;
 
@@ -16,17 +15,14 @@ use super::tcp_connection;
 
 /// The version of rustls.
 pub(super) const VERSION: &str = concat!("rustls ", env!("LOCKED_RUSTLS"));
-/// The host name in the certificate.
+/// The host name in the certificate. The address of the consumer's host is in it, too.
 pub(super) const HOST: &str = "localhost";
-const HOSTS: [&str; 2] = [HOST, "127.0.0.1"];
 
 /// Creates a certificate and the consumer's configuration as a server.
 pub(super) fn server(rendezvous: &mut Rendezvous) -> Result<ServerConfig> {
-    let path = rendezvous.dir().join("certificate");
-    let made = rcgen::generate_simple_self_signed(HOSTS.map(str::to_owned))?;
+    let made = rcgen::generate_simple_self_signed([HOST.to_owned(), rendezvous.address().to_string()])?;
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-    fs::write(&path, made.cert.der()).with_context(|| format!("writing {}", path.display()))?;
-    rendezvous.publish("certificate", "written")?;
+    rendezvous.publish("certificate", &to_hex(made.cert.der()))?;
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
@@ -39,9 +35,7 @@ pub(super) fn server(rendezvous: &mut Rendezvous) -> Result<ServerConfig> {
 
 /// Returns the producer's configuration, which trusts only that certificate.
 pub(super) fn client(rendezvous: &mut Rendezvous) -> Result<ClientConfig> {
-    let path = rendezvous.dir().join("certificate");
-    rendezvous.request("certificate")?;
-    let certificate = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+    let certificate = from_hex(&rendezvous.request("certificate")?).context("the certificate is not hexadecimal")?;
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from(certificate))?;
     let config = ClientConfig::builder_with_provider(provider())
@@ -49,6 +43,18 @@ pub(super) fn client(rendezvous: &mut Rendezvous) -> Result<ClientConfig> {
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(config)
+}
+
+/// Encodes bytes as hexadecimal text, because only text can be published.
+fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Decodes hexadecimal text.
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
+    pairs.iter().map(|[high, low]| u8::try_from(digit(*high)? << 4 | digit(*low)?).ok()).collect()
 }
 
 /// Selected explicitly, because other libraries may enable another provider.
@@ -67,4 +73,16 @@ pub(super) fn connected(role: Role, rendezvous: &mut Rendezvous) -> Result<(Conn
         session.complete_io(&mut stream).context("performing the TLS handshake")?;
     }
     Ok((session, stream))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_the_same_after_publishing() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        assert_eq!(from_hex(&to_hex(&bytes)), Some(bytes));
+        assert_eq!((from_hex("0"), from_hex("+f"), from_hex("zz"), from_hex("")), (None, None, None, Some(vec![])));
+    }
 }

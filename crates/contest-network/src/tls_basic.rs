@@ -1,4 +1,4 @@
-//! Length-prefixed messages in a rustls session over TCP on loopback, as in a tutorial: a blocking
+//! Length-prefixed messages in a rustls session over TCP, as in a tutorial: a blocking
 //! stream, with one call for the length and one for the message at both ends.
 
 use std::cell::RefCell;
@@ -22,9 +22,8 @@ impl Mechanism for TlsBasic {
     fn spec(&self) -> Spec {
         Spec::new("network/tls-basic")
             .version(VERSION)
-            .implementation(
-                "TLS over TCP on 127.0.0.1, TCP_NODELAY, by rustls' StreamOwned: a length of 4 bytes, then the message",
-            )
+            .implementation("TLS over TCP, TCP_NODELAY, by rustls' StreamOwned: a length of 4 bytes, then the message")
+            .between_hosts(true)
             .tier(Tier::Standard)
     }
 }

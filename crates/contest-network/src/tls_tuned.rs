@@ -1,4 +1,4 @@
-//! Length-prefixed messages in a rustls session over TCP on loopback, optimised for speed; see
+//! Length-prefixed messages in a rustls session over TCP, optimised for speed; see
 //! [`super::frames`].
 //!
 //! A batch is encrypted in records of 16 KiB and sent with one call. One read takes everything that
@@ -28,10 +28,11 @@ impl Mechanism for TlsTuned {
         Spec::new("network/tls-tuned")
             .version(VERSION)
             .implementation(
-                "TLS over TCP on 127.0.0.1, TCP_NODELAY, by rustls: a length of 4 bytes and the message, many by one send and one recv",
+                "TLS over TCP, TCP_NODELAY, by rustls: a length of 4 bytes and the message, many by one send and one recv",
             )
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex])
             .waits(&[Wait::Block, Wait::Adaptive])
+            .between_hosts(true)
             .tier(Tier::Standard)
     }
 }

@@ -25,13 +25,12 @@ impl Mechanism for TokioFramed {
     fn spec(&self) -> Spec {
         Spec::new("network/tokio-framed")
             .version(concat!("tokio ", env!("LOCKED_TOKIO"), ", tokio-util ", env!("LOCKED_TOKIO_UTIL")))
-            .implementation(
-                "TCP on 127.0.0.1, TCP_NODELAY, by tokio, LengthDelimitedCodec: send, or feed in a stream, and next",
-            )
+            .implementation("TCP, TCP_NODELAY, by tokio, LengthDelimitedCodec: send, or feed in a stream, and next")
             .patterns(&with_multi_sender(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex]))
             .max_producers(None)
             .ordering(Ordering::PerProducer)
             .ownership(Ownership::Owned)
+            .between_hosts(true)
             .tier(Tier::Standard)
     }
 }

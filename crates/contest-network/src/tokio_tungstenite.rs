@@ -21,7 +21,7 @@ use tungstenite::protocol::WebSocketConfig;
 use super::driven::{runtime, stream, wait};
 use super::frames::batched;
 use super::tcp_connection::connected;
-use super::ws_basic::failed;
+use super::ws_basic::{failed, url};
 
 /// `network/tokio-tungstenite`.
 pub(super) struct TokioTungstenite;
@@ -30,10 +30,9 @@ impl Mechanism for TokioTungstenite {
     fn spec(&self) -> Spec {
         Spec::new("network/tokio-tungstenite")
             .version(env!("LOCKED_TOKIO_TUNGSTENITE"))
-            .implementation(
-                "a WebSocket over TCP on 127.0.0.1, TCP_NODELAY, by tokio: send, or feed in a stream, and next",
-            )
+            .implementation("a WebSocket over TCP, TCP_NODELAY, by tokio: send, or feed in a stream, and next")
             .ownership(Ownership::Owned)
+            .between_hosts(true)
             .tier(Tier::Standard)
     }
 }
@@ -44,14 +43,16 @@ impl Transport<Raw> for TokioTungstenite {
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
         let runtime = runtime()?;
-        let stream = stream(&runtime, connected(role, rendezvous)?)?;
+        let connection = connected(role, rendezvous)?;
+        let url = url(&connection)?;
+        let stream = stream(&runtime, connection)?;
         // No limits, because messages may have any length.
         let config = Some(WebSocketConfig::default().max_message_size(None).max_frame_size(None));
         let socket = runtime.block_on(async {
             if let Role::Consumer(_) = role {
                 return accept_async_with_config(stream, config).await;
             }
-            Ok(client_async_with_config("ws://127.0.0.1/", stream, config).await?.0)
+            Ok(client_async_with_config(url, stream, config).await?.0)
         })?;
         let connection = Rc::new(RefCell::new(Connection { runtime, socket }));
         let tx = SendEnd { connection: OwnThread::new(Rc::clone(&connection)), batched: batched(case) };

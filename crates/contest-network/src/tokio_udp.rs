@@ -1,7 +1,8 @@
-//! UDP datagrams on loopback with tokio, one call per message.
+//! UDP datagrams with tokio, one call per message.
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use estafette_contest_common::packets::{PacketRx, PacketSocket, PacketTx};
@@ -14,7 +15,7 @@ use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
 use super::driven::{runtime, wait};
-use super::udp::{MAX_DATAGRAM, RECV_TIMEOUT, connect_pair};
+use super::udp::{MAX_DATAGRAM, connect_pair, recv_timeout};
 
 /// `network/tokio-udp`.
 pub(super) struct TokioUdp;
@@ -23,10 +24,11 @@ impl Mechanism for TokioUdp {
     fn spec(&self) -> Spec {
         Spec::new("network/tokio-udp")
             .version(concat!("tokio ", env!("LOCKED_TOKIO")))
-            .implementation("UDP on 127.0.0.1, connected, by tokio: send and recv")
+            .implementation("UDP, connected, by tokio: send and recv")
             .max_message(MAX_DATAGRAM)
             .ordering(Ordering::Unordered)
             .loss(Loss::BestEffort)
+            .between_hosts(true)
             .tier(Tier::Standard)
     }
 }
@@ -40,7 +42,8 @@ impl Transport<Raw> for TokioUdp {
         let [_, socket] = connect_pair(case, role, rendezvous)?;
         socket.set_nonblocking(true)?;
         let _inside = runtime.enter();
-        let socket = Socket { runtime: Arc::clone(&runtime), socket: Arc::new(UdpSocket::from_std(socket)?) };
+        let socket = Arc::new(UdpSocket::from_std(socket)?);
+        let socket = Socket { runtime: Arc::clone(&runtime), socket, recv_timeout: recv_timeout(case) };
         let len = case.payload.len();
         let (tx, rx) = (PacketTx::new(socket.clone(), len), PacketRx::new(socket, len));
         Ok(Ends(vec![PartyEnds { role, tx: Some(tx), rx: Some(rx) }]))
@@ -52,6 +55,8 @@ impl Transport<Raw> for TokioUdp {
 pub(super) struct Socket {
     runtime: Arc<Runtime>,
     socket: Arc<UdpSocket>,
+    /// How long to wait for a message that may have been lost.
+    recv_timeout: Duration,
 }
 
 impl PacketSocket for Socket {
@@ -65,7 +70,7 @@ impl PacketSocket for Socket {
         match self.socket.recv(buffer).now_or_never() {
             Some(received) => received,
             // Waits with a timeout, because the message may have been lost.
-            None => self.runtime.block_on(async { timeout(RECV_TIMEOUT, self.socket.recv(buffer)).await })?,
+            None => self.runtime.block_on(async { timeout(self.recv_timeout, self.socket.recv(buffer)).await })?,
         }
     }
 }

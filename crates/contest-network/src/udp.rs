@@ -1,13 +1,13 @@
-//! UDP datagrams on loopback, blocking. Datagrams that do not fit into the receiver's buffer are
+//! UDP datagrams, blocking. Datagrams that do not fit into the receiver's buffer are
 //! lost, and the losses are counted.
 
 use std::io;
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{IpAddr, UdpSocket};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use estafette_contest_common::packets::{PacketRx, PacketSocket, PacketTx};
-use estafette_measure::case::{Case, Pattern, Role};
+use estafette_measure::case::{Case, Pattern, Place, Role};
 use estafette_measure::spec::{Loss, Ordering};
 use estafette_measure::{Ends, Mechanism, Raw, Rendezvous, Spec, Transport};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
@@ -17,8 +17,11 @@ pub(super) const MAX_DATAGRAM: usize = 65_507;
 /// Bounds of the requested receive buffer in bytes: the usual default, and 64 MiB.
 const MIN_BUFFER: usize = 212_992;
 const MAX_BUFFER: usize = 64 << 20;
-/// How long a receiver waits for a message that may have been lost.
-pub(super) const RECV_TIMEOUT: Duration = Duration::from_millis(20);
+/// How long a receiver waits for a message that may have been lost on one host.
+const RECV_TIMEOUT: Duration = Duration::from_millis(20);
+/// The same between two hosts. It is longer than a round trip between two continents, which takes
+/// about 300 ms.
+const RECV_TIMEOUT_BETWEEN_HOSTS: Duration = Duration::from_millis(500);
 
 /// `network/udp`.
 #[derive(Debug)]
@@ -27,12 +30,13 @@ pub struct Udp;
 impl Mechanism for Udp {
     fn spec(&self) -> Spec {
         Spec::new("network/udp")
-            .implementation("UDP on 127.0.0.1, connected, send and recv")
+            .implementation("UDP, connected, send and recv")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::FanIn, Pattern::SameThread])
             .max_message(MAX_DATAGRAM)
             .max_producers(None)
             .ordering(Ordering::Unordered)
             .loss(Loss::BestEffort)
+            .between_hosts(true)
     }
 }
 
@@ -49,12 +53,12 @@ impl Transport<Raw> for Udp {
 
 /// Returns the sockets that a party sends to and receives from. They are the same socket, connected
 /// to the other party's if this party sends. If one party plays all roles, they are two sockets.
-/// Receives time out after [`RECV_TIMEOUT`].
+/// Receives time out after [`recv_timeout`].
 pub(super) fn connect_pair(case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<[UdpSocket; 2]> {
-    let socket = bind_socket(case)?;
+    let socket = bind_socket(case, rendezvous.address())?;
     if role == Role::All {
-        let other = bind_socket(case)?;
-        socket.connect(other.local_addr()?).context("connecting to 127.0.0.1")?;
+        let other = bind_socket(case, rendezvous.address())?;
+        socket.connect(other.local_addr()?).context("connecting to a socket of this process")?;
         return Ok([socket, other]);
     }
     let (our_name, their_name) =
@@ -72,15 +76,20 @@ pub(super) fn connect_pair(case: &Case, role: Role, rendezvous: &mut Rendezvous)
     Ok([socket.try_clone()?, socket])
 }
 
+/// Returns how long a receiver waits for a message that may have been lost.
+pub(super) fn recv_timeout(case: &Case) -> Duration {
+    if case.place == Place::OtherHost { RECV_TIMEOUT_BETWEEN_HOSTS } else { RECV_TIMEOUT }
+}
+
 /// Returns the size of the receive buffer in bytes: the requested capacity. The kernel grants up to
 /// `net.core.rmem_max`.
 pub(super) fn buffer(case: &Case) -> usize {
     case.capacity.saturating_mul(case.payload.len()).clamp(MIN_BUFFER, MAX_BUFFER)
 }
 
-fn bind_socket(case: &Case) -> Result<UdpSocket> {
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("binding to 127.0.0.1")?;
-    socket.set_read_timeout(Some(RECV_TIMEOUT))?;
+fn bind_socket(case: &Case, address: IpAddr) -> Result<UdpSocket> {
+    let socket = UdpSocket::bind((address, 0)).with_context(|| format!("binding to {address}"))?;
+    socket.set_read_timeout(Some(recv_timeout(case)))?;
     set_socket_recv_buffer_size(&socket, buffer(case)).context("setting the receive buffer's size")?;
     Ok(socket)
 }

@@ -1,4 +1,4 @@
-//! UDP datagrams on loopback, optimised for speed.
+//! UDP datagrams, optimised for speed.
 //!
 //! Up to 64 datagrams of a stream pass the network stack as one (`UDP_SEGMENT`); the kernel would
 //! split them where they leave the machine. They are received the same way (`UDP_GRO`). If the case
@@ -31,14 +31,13 @@ pub(super) struct UdpTuned;
 impl Mechanism for UdpTuned {
     fn spec(&self) -> Spec {
         Spec::new("network/udp-tuned")
-            .implementation(
-                "UDP on 127.0.0.1, connected, send and recv: of a stream up to 64 by one, by UDP_SEGMENT and UDP_GRO",
-            )
+            .implementation("UDP, connected, send and recv: of a stream up to 64 by one, by UDP_SEGMENT and UDP_GRO")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::SameThread])
             .waits(&[Wait::Block, Wait::Adaptive])
             .max_message(MAX_DATAGRAM)
             .ordering(Ordering::Unordered)
             .loss(Loss::BestEffort)
+            .between_hosts(true)
             .tier(Tier::StandardAllCells)
     }
 }

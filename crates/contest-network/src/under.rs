@@ -14,7 +14,13 @@ impl<M: Mechanism> Mechanism for Under<M> {
     fn spec(&self) -> Spec {
         let spec = self.0.spec();
         let name = spec.name.split_once('/').map_or(&*spec.name, |(_, name)| name);
-        Spec { name: format!("{}/{name}", Scope::Process), scope: Scope::Process, tier: self.1, ..spec }
+        Spec {
+            name: format!("{}/{name}", Scope::Process),
+            scope: Scope::Process,
+            tier: self.1,
+            between_hosts: false,
+            ..spec
+        }
     }
     fn supports(&self, case: &Case) -> Result<(), String> {
         self.0.supports(case)

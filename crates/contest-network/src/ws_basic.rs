@@ -1,4 +1,4 @@
-//! A WebSocket over TCP on loopback with tungstenite, as in its examples: blocking, one call per
+//! A WebSocket over TCP with tungstenite, as in its examples: blocking, one call per
 //! message.
 
 use std::cell::RefCell;
@@ -23,9 +23,10 @@ impl Mechanism for WsBasic {
     fn spec(&self) -> Spec {
         Spec::new("network/ws-basic")
             .version(env!("LOCKED_TUNGSTENITE"))
-            .implementation("a WebSocket over TCP on 127.0.0.1, TCP_NODELAY, by tungstenite: send and read")
+            .implementation("a WebSocket over TCP, TCP_NODELAY, by tungstenite: send and read")
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::SameThread])
             .ownership(Ownership::Owned)
+            .between_hosts(true)
             .tier(Tier::Suite)
     }
 }
@@ -52,7 +53,12 @@ pub(super) fn handshake(role: Role, stream: TcpStream) -> Result<WebSocket<TcpSt
     if let Role::Consumer(_) = role {
         return Ok(tungstenite::accept(stream)?);
     }
-    Ok(tungstenite::client("ws://127.0.0.1/", stream)?.0)
+    Ok(tungstenite::client(url(&stream)?, stream)?.0)
+}
+
+/// Returns the URL of a connection's other side, for the client's handshake.
+pub(super) fn url(stream: &TcpStream) -> io::Result<String> {
+    Ok(format!("ws://{}/", stream.peer_addr()?))
 }
 
 /// Returns both ends of a WebSocket, the client's first.

@@ -1,4 +1,4 @@
-//! A WebSocket over TCP on loopback, optimised for speed: hand-written frames after tungstenite's
+//! A WebSocket over TCP, optimised for speed: hand-written frames after tungstenite's
 //! handshake, see [`super::frames`]. Each message is one binary frame, which the client masks with
 //! a new key. Any other frame is an error.
 
@@ -31,10 +31,11 @@ impl Mechanism for WsTuned {
     fn spec(&self) -> Spec {
         Spec::new("network/ws-tuned")
             .implementation(
-                "a WebSocket over TCP on 127.0.0.1, TCP_NODELAY: frames by hand, masked by the client, many by one send and one recv",
+                "a WebSocket over TCP, TCP_NODELAY: frames by hand, masked by the client, many by one send and one recv",
             )
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::SameThread])
             .waits(&[Wait::Block, Wait::Adaptive])
+            .between_hosts(true)
             .tier(Tier::StandardAllCells)
     }
 }

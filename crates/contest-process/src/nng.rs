@@ -1,4 +1,4 @@
-//! nng, the successor of nanomsg, over a UNIX socket and over TCP on loopback: a pair of sockets,
+//! nng, the successor of nanomsg, over a UNIX socket and over TCP: a pair of sockets,
 //! or those of a pipeline for several senders.
 //!
 //! Uses the C library's blocking calls. The Rust crates on top of it offer futures, which one more
@@ -6,6 +6,7 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr::{self, NonNull};
 use std::slice;
@@ -48,7 +49,7 @@ pub(super) const IPC: Nng = Nng {
 
 pub(crate) const NETWORK: Nng = Nng {
     name: "network/nng",
-    implementation: "nng over TCP on 127.0.0.1: pair1, or push0 and pull0; nng_sendmsg and nng_recvmsg",
+    implementation: "nng over TCP: pair1, or push0 and pull0; nng_sendmsg and nng_recvmsg",
     lower_transport: LowerTransport::Tcp,
 };
 
@@ -63,6 +64,7 @@ impl Mechanism for Nng {
             .ownership(Ownership::Owned)
             .ordering(Ordering::PerProducer)
             .max_producers(None)
+            .between_hosts(matches!(self.lower_transport, LowerTransport::Tcp))
             .tier(Tier::Standard)
     }
 
@@ -103,7 +105,11 @@ impl Nng {
                 to.listen(&url)?;
                 from.dial(&url)?;
             }
-            LowerTransport::Tcp => from.dial(&loopback(&port(to.listen(&loopback("0")?)?)?)?)?,
+            LowerTransport::Tcp => {
+                let address = Ipv4Addr::LOCALHOST.into();
+                let port = port(to.listen(&url(SocketAddr::new(address, 0))?)?)?;
+                from.dial(&url(SocketAddr::new(address, port))?)?;
+            }
         }
         let mut source = Generator::new(0, 0, case.payload.len());
         let mut sending = SendEnd { socket: from, len: case.payload.len() };
@@ -225,8 +231,12 @@ impl Socket {
                 rendezvous.request("socket")?;
                 self.dial(&ipc)
             }
-            (LowerTransport::Tcp, true) => rendezvous.publish("port", &port(self.listen(&loopback("0")?)?)?),
-            (LowerTransport::Tcp, false) => self.dial(&loopback(&rendezvous.request("port")?)?),
+            (LowerTransport::Tcp, true) => {
+                let address = rendezvous.address();
+                let port = port(self.listen(&url(SocketAddr::new(address, 0))?)?)?;
+                rendezvous.publish("address", &SocketAddr::new(address, port).to_string())
+            }
+            (LowerTransport::Tcp, false) => self.dial(&url(rendezvous.request("address")?.parse()?)?),
         }
     }
 
@@ -254,20 +264,20 @@ impl Socket {
     }
 }
 
-/// Returns the address of a port on loopback.
-fn loopback(port: &str) -> Result<CString> {
-    Ok(CString::new(format!("tcp://127.0.0.1:{port}"))?)
+/// Returns the URL of an address.
+fn url(address: SocketAddr) -> Result<CString> {
+    Ok(CString::new(format!("tcp://{address}"))?)
 }
 
 /// Returns a listener's port.
 #[allow(unsafe_code)]
-fn port(listener: nng_listener) -> Result<String> {
+fn port(listener: nng_listener) -> Result<u16> {
     let mut port = 0;
     // SAFETY: the call accepts any listener, the option's name ends with a zero, and `port` is a
     // valid place for the result.
     check(unsafe { nng_listener_get_int(listener, NNG_OPT_BOUND_PORT.as_ptr().cast(), &mut port) })
         .context("asking for the port")?;
-    Ok(port.to_string())
+    u16::try_from(port).context("asking for the port")
 }
 
 /// A message allocated by the library. Dropping it frees the memory.

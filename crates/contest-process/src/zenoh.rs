@@ -1,6 +1,6 @@
 //! zenoh between two peers without a router: over a UNIX socket with the payload in the stream;
 //! over a UNIX socket with the payload in zenoh's shared memory and its location in the stream; and
-//! over TCP on loopback.
+//! over TCP.
 //!
 //! The ends use the library's blocking calls, which it offers in addition to futures. Threads of
 //! its own runtime read and write the sockets. Received messages wait in the library's bounded
@@ -13,6 +13,7 @@
 
 use std::io::{self, Read};
 use std::mem;
+use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -44,22 +45,27 @@ pub(crate) struct Zenoh {
     name: &'static str,
     implementation: &'static str,
     shared: bool,
-    /// The endpoint that a peer listens on. The path of a socket in the instance's directory is
-    /// appended to `unixsock-stream/`.
-    endpoint: &'static str,
+    lower_transport: LowerTransport,
+}
+
+/// The transport below zenoh.
+#[derive(Clone, Copy, PartialEq)]
+enum LowerTransport {
+    Unix,
+    Tcp,
 }
 
 pub(super) const UNIX: Zenoh = Zenoh {
     name: "process/zenoh-unix",
     implementation: "zenoh between peers over a UNIX socket: put and recv, reliable, congestion control `block`",
     shared: false,
-    endpoint: "unixsock-stream/",
+    lower_transport: LowerTransport::Unix,
 };
 
 pub(crate) const NETWORK: Zenoh = Zenoh {
     name: "network/zenoh",
-    implementation: "zenoh between peers over TCP on 127.0.0.1: put and recv, reliable, congestion control `block`",
-    endpoint: "tcp/127.0.0.1:0",
+    implementation: "zenoh between peers over TCP: put and recv, reliable, congestion control `block`",
+    lower_transport: LowerTransport::Tcp,
     ..UNIX
 };
 
@@ -86,6 +92,7 @@ impl Mechanism for Zenoh {
             .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::FanIn, Pattern::PubSub])
             .ordering(Ordering::PerProducer)
             .max_producers(None)
+            .between_hosts(self.lower_transport == LowerTransport::Tcp)
             .tier(Tier::Standard)
     }
 }
@@ -133,10 +140,12 @@ impl Zenoh {
         // The library creates shared memory even without payloads in it. The coordinator recognises
         // its owner by the locks on it; the library itself removes what dead programs have left.
         rendezvous.shared_memory("*.zenoh")?;
-        let endpoint = match (listens, self.endpoint) {
+        let endpoint = match (listens, self.lower_transport) {
             (false, _) => rendezvous.request("peer")?,
-            (true, "unixsock-stream/") => format!("unixsock-stream/{}", rendezvous.dir().join("socket").display()),
-            (true, endpoint) => endpoint.to_owned(),
+            (true, LowerTransport::Unix) => {
+                format!("unixsock-stream/{}", rendezvous.dir().join("socket").display())
+            }
+            (true, LowerTransport::Tcp) => format!("tcp/{}", SocketAddr::new(rendezvous.address(), 0)),
         };
         let endpoints = format!("[\"{endpoint}\"]");
         let mut config = Config::default();

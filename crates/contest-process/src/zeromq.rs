@@ -1,4 +1,4 @@
-//! ZeroMQ over a UNIX socket and over TCP on loopback: PAIR sockets if messages have replies,
+//! ZeroMQ over a UNIX socket and over TCP: PAIR sockets if messages have replies,
 //! otherwise the sockets of a pipeline, PUSH and PULL; and REQ and REP, which alternate.
 //!
 //! Each context has a thread that reads and writes the sockets. So each message changes threads
@@ -6,6 +6,7 @@
 
 use std::io;
 use std::mem;
+use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 
 use anyhow::{Context as _, Result, anyhow};
@@ -22,11 +23,16 @@ pub(crate) struct Zeromq {
     name: &'static str,
     implementation: &'static str,
     patterns: &'static [Pattern],
-    /// The consumer's endpoint. The path of a socket in the instance's directory is appended to
-    /// `ipc://`.
-    endpoint: &'static str,
+    lower_transport: LowerTransport,
     /// The socket types of producer and consumer if messages have replies.
     paired_types: [SocketType; 2],
+}
+
+/// The transport below ZeroMQ.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum LowerTransport {
+    Ipc,
+    Tcp,
 }
 
 /// The socket types of producer and consumer for one-way messages.
@@ -38,18 +44,22 @@ pub(super) const IPC: Zeromq = Zeromq {
     name: "process/zeromq-ipc",
     implementation: "ZeroMQ over a UNIX socket: PAIR, or PUSH and PULL; zmq_msg_send and zmq_msg_recv",
     patterns: ALL,
-    endpoint: "ipc://",
+    lower_transport: LowerTransport::Ipc,
     paired_types: [zmq::PAIR, zmq::PAIR],
 };
 
 pub(super) const TCP: Zeromq = Zeromq {
     name: "process/zeromq-tcp",
     implementation: "ZeroMQ over TCP on 127.0.0.1: PAIR, or PUSH and PULL; zmq_msg_send and zmq_msg_recv",
-    endpoint: "tcp://127.0.0.1:*",
+    lower_transport: LowerTransport::Tcp,
     ..IPC
 };
 
-pub(crate) const NETWORK: Zeromq = Zeromq { name: "network/zeromq", ..TCP };
+pub(crate) const NETWORK: Zeromq = Zeromq {
+    name: "network/zeromq",
+    implementation: "ZeroMQ over TCP: PAIR, or PUSH and PULL; zmq_msg_send and zmq_msg_recv",
+    ..TCP
+};
 
 pub(super) const REQ_REP: Zeromq = Zeromq {
     name: "process/zeromq-req-rep",
@@ -76,16 +86,31 @@ pub(super) fn limit(socket: &Socket, case: &Case) -> Result<()> {
 }
 
 /// Connects the party's socket to the others. The party that binds publishes the endpoint.
-pub(super) fn join(socket: &Socket, binds: bool, endpoint: &str, rendezvous: &mut Rendezvous) -> Result<()> {
+pub(super) fn join(
+    socket: &Socket,
+    binds: bool,
+    lower_transport: LowerTransport,
+    rendezvous: &mut Rendezvous,
+) -> Result<()> {
     if !binds {
         let endpoint = rendezvous.request("endpoint")?;
+        socket.set_ipv6(endpoint.starts_with("tcp://["))?;
         return socket.connect(&endpoint).with_context(|| format!("connecting to {endpoint}"));
     }
-    let endpoint = match endpoint {
-        "ipc://" => format!("ipc://{}", rendezvous.dir().join("socket").display()),
-        endpoint => endpoint.to_owned(),
+    let endpoint = match lower_transport {
+        LowerTransport::Ipc => format!("ipc://{}", rendezvous.dir().join("socket").display()),
+        LowerTransport::Tcp => any_port(rendezvous.address()),
     };
+    socket.set_ipv6(lower_transport == LowerTransport::Tcp && rendezvous.address().is_ipv6())?;
     rendezvous.publish("endpoint", &bind(socket, &endpoint)?)
+}
+
+/// Returns the endpoint to listen at any free port of an address.
+fn any_port(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => format!("tcp://{address}:*"),
+        IpAddr::V6(address) => format!("tcp://[{address}]:*"),
+    }
 }
 
 /// Binds a socket. Returns the endpoint that others connect to.
@@ -104,6 +129,7 @@ impl Mechanism for Zeromq {
             .patterns(self.patterns)
             .ordering(Ordering::PerProducer)
             .max_producers(None)
+            .between_hosts(self.name == NETWORK.name)
             .tier(Tier::Standard)
     }
 
@@ -133,10 +159,10 @@ impl Zeromq {
             socket.set_linger(0)?;
         }
         from.set_sndtimeo(capacity::IN_VAIN.as_millis() as i32)?;
-        let endpoint = match self.endpoint {
+        let endpoint = match self.lower_transport {
             // Without a file, because there is no directory for it.
-            "ipc://" => format!("ipc://@estafette-capacity-{}", std::process::id()),
-            endpoint => endpoint.to_owned(),
+            LowerTransport::Ipc => format!("ipc://@estafette-capacity-{}", std::process::id()),
+            LowerTransport::Tcp => any_port(Ipv4Addr::LOCALHOST.into()),
         };
         from.connect(&bind(&to, &endpoint)?)?;
         let message = Buffer::new(case.payload.len());
@@ -154,7 +180,7 @@ impl Transport<Raw> for Zeromq {
         let is_consumer = matches!(role, Role::Consumer(_));
         let socket = Context::new().socket(if is_consumer { consumer } else { producer })?;
         limit(&socket, case)?;
-        join(&socket, is_consumer, self.endpoint, rendezvous)?;
+        join(&socket, is_consumer, self.lower_transport, rendezvous)?;
         let socket = keep_open(socket);
         let buffer = Buffer::new(case.payload.len());
         let tx = (has_reply || !is_consumer).then(|| SendEnd { socket: Shared::new(Rc::clone(&socket)), buffer });

@@ -8,7 +8,7 @@ use estafette_measure::spec::Tier;
 use estafette_measure::{Ends, Mechanism, Raw, Rendezvous, Spec, Transport};
 use zmq::{Context, Message, Socket};
 
-use super::zeromq::{RecvEnd, SendEnd, Shared, join, keep_open, limit, version};
+use super::zeromq::{LowerTransport, RecvEnd, SendEnd, Shared, join, keep_open, limit, version};
 
 /// `process/zeromq-pub`.
 pub(super) struct ZeromqPub;
@@ -36,14 +36,14 @@ impl Transport<Raw> for ZeromqPub {
         limit(&socket, case)?;
         if let Role::Consumer(index) = role {
             socket.set_subscribe(b"")?;
-            join(&socket, false, "ipc://", rendezvous)?;
+            join(&socket, false, LowerTransport::Ipc, rendezvous)?;
             let socket = Shared::new(keep_open(socket));
             return Ok(Ends::consumer(index, RecvEnd { socket, message: Message::new() }));
         }
         never_drop(&mut socket)?;
         // Reports every subscriber, even if another has already subscribed to the same topic.
         socket.set_xpub_verbose(true)?;
-        join(&socket, true, "ipc://", rendezvous)?;
+        join(&socket, true, LowerTransport::Ipc, rendezvous)?;
         for _ in 0..case.consumers() {
             socket.recv_msg(0).context("waiting for a subscriber")?;
         }

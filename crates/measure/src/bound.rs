@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::case::{Cell, Load, Pattern, Payload, PayloadKind, Place};
-use crate::limits::{CopyBandwidth, Limits};
+use crate::limits::{CopyBandwidth, Limits, Link};
 use crate::message::{Generator, Shared, Value as _, Verifier};
 use crate::spec::{Runtime, Scope, Spec, Wait};
 
@@ -177,6 +177,11 @@ pub enum Cost {
     TwoSystemCalls,
     /// A codec that copies the message's bytes and reads the copy.
     CopyAndRead,
+    /// The fastest round trip of a minimal packet on the link between the hosts, and the bytes of the message on each
+    /// way at the link's rate.
+    LinkRoundTrip,
+    /// The bytes of the message at the rate of the link between the hosts.
+    LinkRate,
     /// Two native processes which do the same work as a pipeline, over the same shared memory.
     NativePair,
 }
@@ -193,6 +198,8 @@ impl fmt::Display for Cost {
             Cost::WakeRoundTrip => "two wakes",
             Cost::TwoSystemCalls => "two system calls",
             Cost::CopyAndRead => "copy and read",
+            Cost::LinkRoundTrip => "round trip of the link",
+            Cost::LinkRate => "rate of the link",
             Cost::NativePair => "native pair",
         })
     }
@@ -240,17 +247,27 @@ pub(crate) struct Costs<'a> {
     reference_ns: Option<f64>,
     /// What filling and checking the cell's payload cost in the same run.
     handling: Option<&'a Handling>,
+    /// The link between the hosts of a cell whose ends are on two.
+    link: Option<&'a Link>,
 }
 
 /// The bound of a cell. `reference_ns` is the median of the reference that took part in the same cell: the copying codec, or the
-/// native pair of a pipeline. `handling` is what filling and checking cost in the same run.
-pub fn bind(cell: &Cell, limits: &Limits, reference_ns: Option<f64>, handling: &[Handling]) -> Option<Bound> {
+/// native pair of a pipeline. `handling` is what filling and checking cost in the same run. `link` is the link between the hosts of
+/// the run, if there are two.
+pub fn bind(
+    cell: &Cell,
+    limits: &Limits,
+    reference_ns: Option<f64>,
+    handling: &[Handling],
+    link: Option<&Link>,
+) -> Option<Bound> {
     // The latency of an open loop includes waiting for the schedule: no cost of throughput bounds it.
     if cell.load != Load::Saturated {
         return None;
     }
     let handling = handling.iter().find(|handling| handling.payload == cell.payload);
-    cell.pattern.rules().bound(&Costs { cell, limits, reference_ns, handling })
+    let link = link.filter(|_| cell.place == Place::OtherHost);
+    cell.pattern.rules().bound(&Costs { cell, limits, reference_ns, handling, link })
 }
 
 impl Costs<'_> {
@@ -308,6 +325,24 @@ impl Costs<'_> {
         Some((Cost::CopyAcrossCores, len as f64 * 1e9 / cross_core(self.limits, len)?))
     }
 
+    /// The time of a message's bytes on the link between two hosts. In a duplex the link carries two messages at the same time, one on
+    /// each way.
+    pub(crate) fn link_rate(&self) -> Option<(Cost, f64)> {
+        let at_the_same_time = if self.cell.pattern == Pattern::Duplex { 2.0 } else { 1.0 };
+        Some((Cost::LinkRate, self.link_transfer_ns()? / at_the_same_time))
+    }
+
+    /// The round trip of a message on the link between two hosts.
+    fn link_round_trip(&self) -> Option<(Cost, f64)> {
+        Some((Cost::LinkRoundTrip, self.link?.round_trip_fastest_ns + 2.0 * self.link_transfer_ns()?))
+    }
+
+    /// How long the bytes of a message take at the highest rate of the link that was found.
+    fn link_transfer_ns(&self) -> Option<f64> {
+        let rate = self.link?.rate_bytes_per_s();
+        (rate > 0.0).then(|| self.cell.payload.len() as f64 * 1e9 / rate)
+    }
+
     /// The bound of a round trip: a message is filled and checked on each way, one after the other.
     pub(crate) fn of_round_trip(&self) -> Option<Bound> {
         let Costs { cell, limits, handling, .. } = *self;
@@ -316,7 +351,7 @@ impl Costs<'_> {
         let line = limits.cache_line.as_ref().filter(|_| crosses);
         let line = line.map(|line| (Cost::CacheLineRoundTrip, line.fastest_round_trip_ns));
         let sleeps = cell.wait == Wait::Block && cell.scope != Scope::Task;
-        Bound::of([handled, line, sleeps.then(|| self.wakes()).flatten()])
+        Bound::of([handled, line, sleeps.then(|| self.wakes()).flatten(), self.link_round_trip()])
     }
 
     /// The fastest wake there and back that was seen. The median is no bound: a core that has slept for a shorter time wakes
@@ -421,7 +456,8 @@ mod tests {
         let cells = crate::suite::Suite::Overview.cells(crate::suite::Profile::Quick);
         let bound = |pattern: Pattern, producers, place| {
             let cell = Cell { pattern, producers, place, runtime: Runtime::Thread, ..cells[0].clone() };
-            let costs = Costs { cell: &cell, limits: &limits, reference_ns: None, handling: Some(&handled) };
+            let costs =
+                Costs { cell: &cell, limits: &limits, reference_ns: None, handling: Some(&handled), link: None };
             pattern.rules().handling(&costs)
         };
         assert_eq!(bound(Pattern::Stream, 1, Place::OtherCore), Some((Cost::FillOrCheck, 7.0)));
@@ -429,5 +465,53 @@ mod tests {
         assert_eq!(bound(Pattern::Duplex, 1, Place::OtherCore), Some((Cost::FillAndCheckOnTwoCores, 5.0)));
         assert_eq!(bound(Pattern::Mpmc, 2, Place::OtherCore), None);
         assert_eq!(bound(Pattern::FanIn, 2, Place::SameCore), Some((Cost::FillAndCheck, 10.0)));
+    }
+
+    #[test]
+    fn a_case_between_hosts_takes_at_least_what_the_link_takes() {
+        let limits =
+            limits::measure(&limits::available_cpus()[..1], Duration::from_millis(10), &mut |_| Ok(())).unwrap();
+        let handled =
+            [Handling { payload: Payload::Bytes(1000), ns: 300.0, fill_ns: Some(200.0), check_ns: Some(100.0) }];
+        let link = Link {
+            round_trip_fastest_ns: 40_000.0,
+            round_trip_ns: 50_000.0,
+            round_trips: 100,
+            round_trips_lost: 0,
+            rate_1_bytes_per_s: 1e8,
+            rate_4_bytes_per_s: 1e9,
+            congestion_control: None,
+            loss: crate::limits::PacketLoss::new(0, 100),
+        };
+        let cells = crate::suite::Suite::Overview.cells(crate::suite::Profile::Quick);
+        let bound = |pattern, place, link| {
+            let cell = Cell {
+                scope: Scope::Network,
+                pattern,
+                payload: Payload::Bytes(1000),
+                producers: 1,
+                runtime: Runtime::Thread,
+                wait: Wait::Block,
+                place,
+                ..cells[0].clone()
+            };
+            bind(&cell, &limits, None, &handled, link).unwrap()
+        };
+        let between = |pattern| bound(pattern, Place::OtherHost, Some(&link));
+        let ping_pong = between(Pattern::PingPong);
+        assert_eq!((ping_pong.cost(), ping_pong.ns()), (Cost::LinkRoundTrip, 42_000.0));
+        assert_eq!(ping_pong.hidden(), [(Cost::FillAndCheck, 600.0)], "no wake or cache line of this host");
+        let stream = between(Pattern::Stream);
+        assert_eq!((stream.cost(), stream.ns()), (Cost::LinkRate, 1000.0));
+        assert_eq!(stream.hidden(), [(Cost::FillOrCheck, 200.0)], "no copy between cores");
+        assert_eq!(between(Pattern::Connections).ns(), 1000.0);
+        assert_eq!(between(Pattern::Duplex).ns(), 500.0);
+        // A link that is faster than filling does not bind, and one host has no link.
+        let fast = Link { rate_4_bytes_per_s: 1e11, ..link.clone() };
+        assert_eq!(bound(Pattern::Stream, Place::OtherHost, Some(&fast)).cost(), Cost::FillOrCheck);
+        assert_eq!(bound(Pattern::Stream, Place::OtherHost, None).cost(), Cost::FillOrCheck);
+        assert!(
+            bound(Pattern::Stream, Place::Free, Some(&link)).hidden().iter().all(|(cost, _)| *cost != Cost::LinkRate)
+        );
     }
 }

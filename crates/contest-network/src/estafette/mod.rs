@@ -4,6 +4,7 @@
 mod ends;
 mod side;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
 
@@ -32,7 +33,7 @@ pub(super) struct Estafette {
 
 pub(super) const TCP: Estafette = Estafette {
     name: "network/tcp-estafette",
-    implementation: "estafette-net: tcp:// on 127.0.0.1, received in records of one length, a batch for a stream",
+    implementation: "estafette-net: tcp://, received in records of one length, a batch for a stream",
     scheme: "tcp",
     multi_sender: false,
     tier: Tier::Overview,
@@ -40,7 +41,7 @@ pub(super) const TCP: Estafette = Estafette {
 
 pub(super) const FRAMED: Estafette = Estafette {
     name: "network/framed-estafette",
-    implementation: "estafette-net: tcp+msg:// on 127.0.0.1, a batch for a stream, one node for all connections",
+    implementation: "estafette-net: tcp+msg://, a batch for a stream, one node for all connections",
     scheme: "tcp+msg",
     multi_sender: true,
     tier: Tier::Suite,
@@ -56,7 +57,7 @@ pub(super) const UNIX: Estafette = Estafette {
 
 pub(super) const WS: Estafette = Estafette {
     name: "network/ws-estafette",
-    implementation: "estafette-net: ws:// on 127.0.0.1, masked by the client, a batch for a stream",
+    implementation: "estafette-net: ws://, masked by the client, a batch for a stream",
     scheme: "ws",
     multi_sender: false,
     tier: Tier::Suite,
@@ -64,7 +65,7 @@ pub(super) const WS: Estafette = Estafette {
 
 pub(super) const TLS: Estafette = Estafette {
     name: "network/tls-estafette",
-    implementation: "estafette-net: tls+msg:// on 127.0.0.1, by rustls, a batch for a stream",
+    implementation: "estafette-net: tls+msg://, by rustls, a batch for a stream",
     scheme: "tls+msg",
     multi_sender: false,
     tier: Tier::Standard,
@@ -72,7 +73,7 @@ pub(super) const TLS: Estafette = Estafette {
 
 pub(super) const UDP: Estafette = Estafette {
     name: "network/udp-estafette",
-    implementation: "estafette-net: udp:// on 127.0.0.1, a batch for a stream",
+    implementation: "estafette-net: udp://, a batch for a stream",
     scheme: "udp",
     multi_sender: false,
     tier: Tier::Suite,
@@ -90,6 +91,7 @@ impl Mechanism for Estafette {
             .version(env!("LOCKED_ESTAFETTE_NET"))
             .implementation(self.implementation)
             .waits(&[Wait::Block, Wait::Adaptive])
+            .between_hosts(self.scheme != "unix+msg")
             .tier(self.tier);
         if self.is_lossy() {
             let spec = spec.patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::SameThread]);
@@ -111,7 +113,7 @@ impl Transport<Raw> for Estafette {
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<SendEnd, RecvEnd>> {
         let node = new_node(case)?;
         let handle = node.handle();
-        let mut side = Box::new(Side::new(node, self.is_lossy()));
+        let mut side = Box::new(Side::new(node, self.is_lossy().then(|| udp::recv_timeout(case))));
         let connections = multi_connection::connections(case, role);
         if !matches!(role, Role::Producer(_)) {
             self.listen(&handle, case, rendezvous)?;
@@ -153,7 +155,7 @@ impl Estafette {
     fn listen(&self, handle: &Handle, case: &Case, rendezvous: &mut Rendezvous) -> Result<()> {
         let address = match self.scheme {
             "unix+msg" => format!("unix+msg://{}", rendezvous.dir().join("socket").display()),
-            scheme => format!("{scheme}://127.0.0.1:0"),
+            scheme => format!("{scheme}://{}", SocketAddr::new(rendezvous.address(), 0)),
         };
         let options = match self.scheme {
             "udp" => Options::default().buffer(udp::buffer(case)),

@@ -8,11 +8,10 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use estafette_contest_common::own_thread::OwnThread;
 use estafette_net::{Endpoint, Event, Handle, Node};
-
-use super::super::udp::RECV_TIMEOUT;
 
 /// A node and the state from its events.
 pub(crate) struct Side {
@@ -34,7 +33,8 @@ struct State {
     drained: bool,
     /// Messages that arrived while this end waited for another event.
     inbox: VecDeque<Vec<u8>>,
-    lossy: bool,
+    /// How long to wait for a message that may have been lost, if the transport may lose messages.
+    recv_timeout: Option<Duration>,
     /// The senders on other threads, if there are any.
     progress: Option<Arc<SendProgress>>,
 }
@@ -79,8 +79,10 @@ impl State {
 }
 
 impl Side {
-    pub(super) fn new(node: Node<()>, lossy: bool) -> Side {
-        let (inbox, replies_to_last_sender) = (VecDeque::new(), lossy);
+    /// Creates a side. `recv_timeout` is how long to wait for a message that may have been lost; `None`
+    /// if the transport loses none.
+    pub(super) fn new(node: Node<()>, recv_timeout: Option<Duration>) -> Side {
+        let (inbox, replies_to_last_sender) = (VecDeque::new(), recv_timeout.is_some());
         Side {
             node,
             state: State {
@@ -90,7 +92,7 @@ impl Side {
                 remaining_peers: 0,
                 drained: false,
                 inbox,
-                lossy,
+                recv_timeout,
                 progress: None,
             },
         }
@@ -142,7 +144,7 @@ impl Side {
                 return Ok(());
             }
         }
-        let timeout = self.state.lossy.then_some(RECV_TIMEOUT);
+        let timeout = self.state.recv_timeout;
         let (mut enough, mut noted) = (false, Ok(()));
         while !enough {
             let events = self.node.poll_until(timeout, |event| {

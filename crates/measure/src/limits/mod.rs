@@ -19,6 +19,7 @@ mod cpus;
 mod futex;
 mod jitter;
 mod kernel;
+pub mod link;
 mod rows;
 mod samples;
 mod team;
@@ -36,6 +37,7 @@ pub use cpus::{available_cpus, ends, listed, pin_to};
 pub use futex::{Futex, FutexWake};
 pub use jitter::{SchedulerJitter, TimerJitter};
 pub use kernel::Kernel;
+pub use link::{Link, PacketLoss};
 pub use rows::{LimitRow, Unit};
 
 /// The default time for all limits. It is long enough for stable figures.

@@ -211,7 +211,7 @@ pub(crate) trait Rules: Sync {
 
     /// The least time that the machine allows.
     fn bound(&self, costs: &Costs) -> Option<Bound> {
-        Bound::of([self.handling(costs)])
+        Bound::of([self.handling(costs), costs.link_rate()])
     }
 
     /// What filling and checking a message costs at least. `None` if that cannot be said.

@@ -15,7 +15,7 @@ impl Rules for Stream {
     }
 
     fn bound(&self, costs: &Costs) -> Option<Bound> {
-        // Every message crosses from one core to the other.
-        Bound::of([self.handling(costs), costs.copy_across_cores()])
+        // Every message crosses from one core or host to the other.
+        Bound::of([self.handling(costs), costs.copy_across_cores(), costs.link_rate()])
     }
 }

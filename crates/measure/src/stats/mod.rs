@@ -16,7 +16,8 @@
 //! | Does a mechanism have a fast and a slow mode? | [`modes()`] |
 //! | How noisy is this cell? | [`noise_floor`], [`log_ratio_sd`] |
 //! | Is B faster, slower or equivalent? | [`verdict()`] |
-//! | Is A slower than B by more than is allowed, in paired rounds? | [`signed_rank_above_p`] |
+//! | Is B slower than A, in paired rounds? | [`signed_rank_above_p`] |
+//! | How often does something happen? | [`share_interval`] |
 //! | Which of many differences are significant? | [`sign_test_p`] or [`shift_test_p`], then [`holm()`] |
 
 #![forbid(unsafe_code)]
@@ -27,6 +28,7 @@ mod interval;
 mod modes;
 mod rank_sum;
 mod sample;
+mod share;
 mod sign;
 mod signed_rank;
 #[cfg(test)]
@@ -39,6 +41,7 @@ pub use holm::holm;
 pub use interval::{Interval, median_interval};
 pub use modes::{ModeLevel, Modes, modes};
 pub use sample::{mean, median};
+pub use share::share_interval;
 pub use sign::sign_test_p;
 pub use signed_rank::signed_rank_above_p;
 pub use unpaired::{shift_below_p, shift_interval, shift_test_p};

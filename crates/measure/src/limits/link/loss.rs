@@ -1,0 +1,113 @@
+//! The loss of a link: the share of UDP packets that do not arrive, sent at a modest rate so that they
+//! do not fill the queues of the link.
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::packets::{self, LONG_PACKET, PACKET, PacketKind};
+use super::round_trips::connect;
+use super::wire::{Command, Prober};
+use crate::stats::share_interval;
+
+/// How long packets are sent.
+const LENGTH: Duration = Duration::from_millis(500);
+/// The longest time in which the least number of packets is sent.
+const MAX_LENGTH: Duration = Duration::from_secs(2);
+/// The part of the link's rate that is used.
+const PART: f64 = 0.1;
+/// The highest rate in bytes per second: 20 Mbit/s.
+const MAX_RATE: f64 = 2.5e6;
+/// The least number of packets.
+const LEAST: u64 = 20;
+/// The highest sequence number that a responder counts.
+pub(super) const MAX_PACKETS: usize = 4096;
+/// How long the last packets may be on their way, beyond a few round trips.
+const LAST: Duration = Duration::from_millis(50);
+
+/// How many packets were lost.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PacketLoss {
+    /// Packets that were sent.
+    pub sent: u64,
+    /// Packets of them that did not arrive.
+    pub lost: u64,
+    /// The low end of the interval that contains the share of lost packets with a confidence of 95 %, from 0 to 1.
+    pub low: f64,
+    /// The high end of that interval.
+    pub high: f64,
+}
+
+impl PacketLoss {
+    /// The loss of `lost` of `sent` packets. The interval is Wilson's.
+    pub fn new(lost: u64, sent: u64) -> PacketLoss {
+        let (low, high) = share_interval(lost, sent);
+        PacketLoss { sent, lost, low, high }
+    }
+
+    /// The share of lost packets, from 0 to 1.
+    pub fn share(&self) -> f64 {
+        if self.sent == 0 { 0.0 } else { self.lost as f64 / self.sent as f64 }
+    }
+}
+
+/// Sends packets to the responder and asks how many have arrived. `rate` is that of the link in bytes per second.
+///
+/// # Errors
+/// When nothing can be sent, or the responder reports what cannot be true.
+pub(super) fn measure(
+    prober: &mut Prober,
+    responder: SocketAddr,
+    rate: f64,
+    round_trip: Duration,
+) -> Result<PacketLoss> {
+    let socket = connect(responder)?;
+    let (count, interval) = schedule(rate);
+    let mut packet = [0; LONG_PACKET];
+    fastrand::fill(&mut packet);
+    let (started, mut sent) = (Instant::now(), 0);
+    for sequence in 0..count {
+        let due = started + interval * sequence as u32;
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        if let Some(head) = packet.first_chunk_mut::<PACKET>() {
+            packets::write(head, prober.key(), PacketKind::Count, sequence);
+        }
+        // What this host itself refuses, because a queue is full, is not lost by the link.
+        sent += u64::from(socket.send(&packet).is_ok());
+    }
+    ensure!(sent > 0, "no UDP packet could be sent to {responder}");
+    thread::sleep(round_trip * 4 + LAST);
+    prober.send(Command::CountPackets)?;
+    let arrived = prober.reply(Duration::ZERO).context("asking for the packets that arrived")?.count;
+    ensure!(arrived <= sent, "the other host reports {arrived} packets, but it was sent {sent}");
+    Ok(PacketLoss::new(sent - arrived, sent))
+}
+
+/// The number of packets and the time between two of them, for a link with this rate in bytes per second.
+fn schedule(rate: f64) -> (u64, Duration) {
+    let rate = if rate.is_finite() { (rate * PART).clamp(1.0, MAX_RATE) } else { 1.0 };
+    let interval = Duration::from_secs_f64(LONG_PACKET as f64 / rate);
+    let count = ((LENGTH.as_secs_f64() / interval.as_secs_f64()) as u64).clamp(LEAST, MAX_PACKETS as u64);
+    (count, interval.min(MAX_LENGTH / count as u32))
+}
+
+#[cfg(test)]
+mod unit_tests {
+    use super::*;
+
+    #[test]
+    fn packets_are_sent_at_a_tenth_of_the_rate() {
+        assert_eq!(schedule(1e12), (1041, Duration::from_micros(480)), "at most 20 Mbit/s");
+        let (count, interval) = schedule(2.4e6);
+        assert_eq!((count, interval), (100, Duration::from_millis(5)));
+        // A slow link takes longer, but not for ever.
+        for rate in [0.0, 1.0, 1e4, f64::NAN] {
+            let (count, interval) = schedule(rate);
+            assert_eq!((count, interval), (20, Duration::from_millis(100)), "{rate} bytes per second");
+        }
+    }
+}
