@@ -16,12 +16,10 @@ pub struct Tcp;
 
 impl Mechanism for Tcp {
     fn spec(&self) -> Spec {
-        Spec::new("network/tcp").implementation("TCP on 127.0.0.1, TCP_NODELAY, send and recv").patterns(&[
-            Pattern::PingPong,
-            Pattern::Stream,
-            Pattern::Duplex,
-            Pattern::SameThread,
-        ])
+        Spec::new("network/tcp")
+            .implementation("TCP on 127.0.0.1, TCP_NODELAY, send and recv")
+            .patterns(&[Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::SameThread])
+            .between_hosts(true)
     }
 
     fn effective_capacity(&self, case: &Case) -> Option<u64> {

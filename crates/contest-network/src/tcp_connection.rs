@@ -25,10 +25,11 @@ pub(super) fn connected(role: Role, rendezvous: &mut Rendezvous) -> Result<TcpSt
 /// Returns the party's ends of `count` connections on loopback, with `TCP_NODELAY`.
 pub(super) fn connections(count: usize, role: Role, rendezvous: &mut Rendezvous) -> Result<Vec<TcpStream>> {
     let streams: Vec<TcpStream> = if let Role::Consumer(_) = role {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("listening on 127.0.0.1")?;
+        let host = rendezvous.address();
+        let listener = TcpListener::bind((host, 0)).with_context(|| format!("listening on {host}"))?;
         // If a thousand connections arrive at once, those that exceed the backlog retry only after
         // a second.
-        rustix::net::listen(&listener, BACKLOG).context("listening on 127.0.0.1")?;
+        rustix::net::listen(&listener, BACKLOG).with_context(|| format!("listening on {host}"))?;
         rendezvous.publish("address", &listener.local_addr()?.to_string())?;
         (0..count).map(|_| Ok(listener.accept()?.0)).collect::<Result<_>>()?
     } else {

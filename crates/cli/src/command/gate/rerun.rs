@@ -37,6 +37,11 @@ pub(super) const ROUNDS: usize = 36;
 /// Measures both builds. `None` if the user interrupts.
 pub(super) fn run(registry: &Registry, args: &Gate, program: &Path) -> Result<Option<Judgement>> {
     let bench = bench(registry, args)?;
+    if bench.hosts.to.is_some() {
+        bail!(
+            "two builds are not compared between hosts: measure twice with `bench --to`, and give both records to `gate`"
+        );
+    }
     let registry = with_base(registry, program)?;
     let plan = with_enough_rounds(paired(plan(&registry, &bench)?)?, &bench);
     let measured = measure(&registry, plan, &bench.out, SystemCalls::NotCounted, View::of(bench.live))?;
