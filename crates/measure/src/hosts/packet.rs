@@ -167,7 +167,8 @@ pub(crate) struct Ended {
 /// # Errors
 /// When the peer refuses, is no peer, or has another version.
 pub(super) fn greet(link: &mut Link, ours: &Hello) -> Result<Hello> {
-    frame::write(&mut link.writer, &ToPeer::Hello(ours.clone())).context("greeting the peer")?;
+    // If this fails, what the other side has sent says more.
+    let sent = frame::write(&mut link.writer, &ToPeer::Hello(ours.clone())).context("greeting the peer");
     match frame::read(&mut link.reader).context("waiting for the greeting of the peer")? {
         Some(FromPeer::Hello(theirs)) => theirs.check(ours, "the peer").map(|()| theirs),
         Some(FromPeer::Refused { reason }) => {
@@ -175,7 +176,7 @@ pub(super) fn greet(link: &mut Link, ours: &Hello) -> Result<Hello> {
             bail!("the peer refuses the session: {reason}")
         }
         Some(_) => bail!("the peer does not speak Estafette's session protocol"),
-        None => bail!("the peer closed the connection without a greeting"),
+        None => sent.and_then(|()| bail!("the peer closed the connection without a greeting")),
     }
 }
 
