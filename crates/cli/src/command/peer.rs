@@ -83,7 +83,7 @@ mod listening {
             // Errors mean that the command is about to end.
             let _ = sender.lock().unwrap_or_else(PoisonError::into_inner).send(accepted);
             let _ = (&waker).write_all(&[0]);
-        });
+        })?;
         loop {
             let Some(accepted) = next(&coordinators, &wake, &mut interrupt)? else { return Ok(Exit::Interrupted) };
             let end = serve(registry, accepted, &mut interrupt);

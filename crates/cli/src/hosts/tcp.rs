@@ -120,15 +120,18 @@ impl Door {
         self.is_busy.store(false, Ordering::Release);
     }
 
-    /// Accepts connections for ever, in a thread of its own. Each coordinator that has greeted is sent to
-    /// `accepted`, one at a time.
+    /// Accepts connections until the process ends, in a thread of its own. Each coordinator that has greeted
+    /// is passed to `accepted`, one at a time.
+    ///
+    /// # Errors
+    /// If no thread can be started.
     pub(crate) fn accept_all(
         self: &Arc<Door>,
         listener: TcpListener,
         accepted: impl Fn(Accepted) + Send + Sync + 'static,
-    ) {
+    ) -> Result<()> {
         let (door, accepted) = (Arc::clone(self), Arc::new(accepted));
-        thread::spawn(move || {
+        let accept = move || {
             loop {
                 let Ok((stream, from)) = listener.accept() else {
                     thread::sleep(ACCEPT_PAUSE);
@@ -139,17 +142,27 @@ impl Door {
                     continue;
                 }
                 let (door, accepted) = (Arc::clone(&door), Arc::clone(&accepted));
-                thread::spawn(move || {
-                    let admitted = door.admit(stream, from);
+                let of_thread = Arc::clone(&door);
+                let started = thread::Builder::new().spawn(move || of_thread.open(stream, from, &*accepted));
+                if let Err(error) = started {
                     door.opening.fetch_sub(1, Ordering::AcqRel);
-                    match admitted {
-                        Ok(Some(coordinator)) => accepted(coordinator),
-                        Ok(None) => {}
-                        Err(error) => report_to_stderr(&format!("refused {from}: {error:#}")),
-                    }
-                });
+                    report_to_stderr(&format!("refused {from}: starting a thread: {error}"));
+                }
             }
-        });
+        };
+        thread::Builder::new().spawn(accept).context("starting a thread")?;
+        Ok(())
+    }
+
+    /// Admits a coordinator, or reports why not.
+    fn open(&self, stream: TcpStream, from: SocketAddr, accepted: &dyn Fn(Accepted)) {
+        let admitted = self.admit(stream, from);
+        self.opening.fetch_sub(1, Ordering::AcqRel);
+        match admitted {
+            Ok(Some(coordinator)) => accepted(coordinator),
+            Ok(None) => {}
+            Err(error) => report_to_stderr(&format!("refused {from}: {error:#}")),
+        }
     }
 
     /// Checks a coordinator and greets it. `None` if there is a session already, of which it is told.

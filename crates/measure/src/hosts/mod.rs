@@ -12,6 +12,7 @@ mod frame;
 mod packet;
 pub mod peer;
 pub mod remote;
+mod report;
 
 use std::fmt;
 use std::io::{Read, Write};

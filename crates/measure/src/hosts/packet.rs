@@ -103,7 +103,7 @@ impl Hello {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ToPeer {
-    Hello(Hello),
+    Hello(Box<Hello>),
     /// Asks for a `pong` with the same number.
     Ping {
         number: u64,
@@ -131,7 +131,7 @@ pub(super) enum ToPeer {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum FromPeer {
-    Hello(Hello),
+    Hello(Box<Hello>),
     /// There is no session. The reason is for the user.
     Refused {
         reason: String,
@@ -168,9 +168,9 @@ pub(crate) struct Ended {
 /// When the peer refuses, is no peer, or has another version.
 pub(super) fn greet(link: &mut Link, ours: &Hello) -> Result<Hello> {
     // If this fails, what the other side has sent says more.
-    let sent = frame::write(&mut link.writer, &ToPeer::Hello(ours.clone())).context("greeting the peer");
+    let sent = frame::write(&mut link.writer, &ToPeer::Hello(Box::new(ours.clone()))).context("greeting the peer");
     match frame::read(&mut link.reader).context("waiting for the greeting of the peer")? {
-        Some(FromPeer::Hello(theirs)) => theirs.check(ours, "the peer").map(|()| theirs),
+        Some(FromPeer::Hello(theirs)) => theirs.check(ours, "the peer").map(|()| *theirs),
         Some(FromPeer::Refused { reason }) => {
             let reason: String = reason.chars().take(1_000).collect();
             bail!("the peer refuses the session: {reason}")
@@ -193,8 +193,9 @@ pub(super) fn receive_greeting(link: &mut Link, ours: &Hello) -> Result<Hello> {
                 let _ = frame::write(&mut link.writer, &FromPeer::Refused { reason: format!("{error:#}") });
                 return Err(error);
             }
-            frame::write(&mut link.writer, &FromPeer::Hello(ours.clone())).context("greeting the coordinator")?;
-            Ok(theirs)
+            frame::write(&mut link.writer, &FromPeer::Hello(Box::new(ours.clone())))
+                .context("greeting the coordinator")?;
+            Ok(*theirs)
         }
         Some(_) => bail!("the coordinator did not greet"),
         None => bail!("the coordinator closed the connection without a greeting"),

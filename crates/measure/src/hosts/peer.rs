@@ -139,22 +139,24 @@ impl<'a> Session<'a> {
         wake.set_nonblocking(true)?;
         waker.set_nonblocking(true)?;
         let (sender, events) = sync_channel(MAX_QUEUED);
-        thread::spawn(move || read_packets(reader, &sender, &waker));
+        let reading = thread::Builder::new().spawn(move || read_packets(reader, &sender, &waker));
+        reading.context("starting a thread")?;
         let cpus = available_cpus();
         Ok(Session { registry, address, cpus, writer, events, wake, children: BTreeMap::new(), scratch })
     }
 
     fn serve(&mut self, interrupt: &mut Interrupt) -> Result<End> {
         loop {
-            let readable = self.wait(interrupt)?;
             if interrupt.is_requested() {
                 return Ok(End::Interrupted);
             }
+            let readable = self.wait(interrupt)?;
             for id in readable {
                 self.forward(id)?;
             }
             self.note_exits()?;
-            loop {
+            // However much the coordinator sends.
+            while !interrupt.is_requested() {
                 match self.events.try_recv() {
                     Ok(Event::Packet(ToPeer::End {}) | Event::Closed) | Err(TryRecvError::Disconnected) => {
                         return Ok(End::Complete);

@@ -23,12 +23,15 @@ use rustix::io::ioctl_fionbio;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::packet::{self, Ended, FromPeer, ToPeer};
+use super::report::is_possible;
 use super::{Hello, Link, frame};
 use crate::protocol::{self, Assignment, ToChild, ToCoordinator};
 use crate::record::Peer;
 
 /// How long the peer may take to answer a ping, or to end a child.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The maximum length of the last lines of a child, in characters.
+const MAX_STDERR: usize = 4 * 1024;
 /// The number of pings from which the session's round trip is taken.
 const PINGS: u64 = 5;
 
@@ -70,7 +73,7 @@ impl Greeted {
         let shared = Arc::new(Shared { writer: Mutex::new(writer), children: Mutex::default(), lost: OnceLock::new() });
         let (answer, answers) = channel();
         let of_reader = Arc::clone(&shared);
-        let reading = thread::spawn(move || {
+        let reading = thread::Builder::new().spawn(move || {
             let why = loop {
                 match frame::read(&mut reader) {
                     Ok(Some(packet)) => of_reader.dispatch(packet, &answer),
@@ -80,6 +83,7 @@ impl Greeted {
             };
             of_reader.lose(why);
         });
+        let reading = reading.context("starting a thread")?;
         let Hello { tool, commit, fingerprint, address: listens_at, .. } = theirs;
         let mut session = Session {
             shared,
@@ -88,7 +92,7 @@ impl Greeted {
             listens_at,
             peer: Peer { address: name, tool, commit, fingerprint, round_trip_ns: 0 },
             next_id: AtomicU64::new(0),
-            close: Some(close),
+            close: Mutex::new(Some(close)),
             reading: Some(reading),
         };
         let round_trip = session.measure_round_trip()?;
@@ -146,7 +150,7 @@ impl OtherHost {
         let process = RemoteProcess { child: Arc::clone(&child), shared: Arc::clone(shared) };
         shared.send(&ToPeer::Start { id, assignment: Box::new(assignment) })?;
         let of_child = Arc::clone(shared);
-        thread::spawn(move || forward(&child, &of_child));
+        thread::Builder::new().spawn(move || forward(&child, &of_child)).context("starting a thread")?;
         Ok((ours, process))
     }
 }
@@ -161,11 +165,10 @@ struct Session {
     listens_at: Option<IpAddr>,
     peer: Peer,
     next_id: AtomicU64,
-    close: Option<Box<dyn FnOnce() + Send>>,
+    close: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     reading: Option<JoinHandle<()>>,
 }
 
-// `close` is a function: it is not shared between threads, only called when the session is dropped.
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session").field("peer", &self.peer).finish_non_exhaustive()
@@ -197,7 +200,7 @@ impl Drop for Session {
         // An error means that the session has ended already.
         let _ = self.shared.send(&ToPeer::End {});
         self.shared.lose(String::from("this side ended it"));
-        if let Some(close) = self.close.take() {
+        if let Some(close) = self.close.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
             close();
         }
         if let Some(reading) = self.reading.take() {
@@ -274,13 +277,17 @@ impl Child {
         let packet = match packet {
             // An address in the memory of a process on the other host.
             ToCoordinator::Ready { .. } => ToCoordinator::Ready { exchange: None },
+            ToCoordinator::Report(report) if !is_possible(&report) => {
+                ToCoordinator::Failed { error: String::from("the other host reported numbers that are not possible") }
+            }
             packet => packet,
         };
         // An error means that the coordinator has closed its end.
         let _ = protocol::send(&self.theirs, &packet, &[]);
     }
 
-    fn end(&self, ended: Ended) {
+    fn end(&self, mut ended: Ended) {
+        ended.stderr = ended.stderr.chars().take(MAX_STDERR).collect();
         *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(ended);
         self.has_ended.notify_all();
         self.close();
