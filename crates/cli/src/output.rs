@@ -4,6 +4,7 @@ use estafette_measure::core_distance::Comparable;
 use estafette_measure::ranking;
 use estafette_measure::record::Record;
 
+use crate::columns::wrapped;
 use crate::{hosts, other_load, reference, summary, table};
 
 /// How much a report shows.
@@ -35,7 +36,7 @@ pub(crate) fn report(record: &Record, detail: Detail) -> String {
     text.push_str(&table::fairness(&rankings));
     text.push_str(&table::system_calls(&rankings));
     text.push_str(&table::refusals(record));
-    text.extend(hosts::sentence(record));
+    text.extend(hosts::sentence(record).map(|sentence| wrapped("", &sentence)));
     text.push_str(&summary::sentences(record, &rankings));
     text.extend(other_load::sentence(record));
     text

@@ -93,6 +93,11 @@ fn a_round_trip_is_measured_and_the_record_has_both_hosts() {
     let measured: Vec<_> = record["instances"].as_array().unwrap().iter().collect();
     assert!(measured.len() >= 3 && measured.iter().all(|one| one["outcome"]["measured"].is_object()), "{measured:?}");
     assert!(!serde_json::to_string(&record).unwrap().contains(TOKEN));
+    let page = fs::read_to_string(ground.record().with_extension("html")).unwrap();
+    assert!(page.contains("<title>Passing messages between hosts: ") && page.contains(&peer.url), "{page}");
+    let path = ground.record().display().to_string();
+    let markdown = ground.run(["report", &path, "--markdown"]).exits(0).stdout;
+    assert!(markdown.contains("Between two hosts: "), "{markdown}");
     ground.assert_clean();
     peer.interrupt().exits(130);
 }

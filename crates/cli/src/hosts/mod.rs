@@ -21,7 +21,7 @@ use estafette_measure::units;
 
 use self::target::Target;
 use crate::args::ToHost;
-use crate::columns::{plain, wrapped};
+use crate::columns::plain;
 use crate::report_to_stderr;
 
 /// The error of a build without TLS.
@@ -78,11 +78,8 @@ pub(crate) fn sentence(record: &Record) -> Option<String> {
     let [here, there] = [&record.fingerprint, &peer.fingerprint].map(host);
     let round_trip = units::duration(peer.round_trip_ns as f64);
     let address = plain(&peer.address);
-    Some(wrapped(
-        "",
-        &format!(
-            "Between two hosts: {here} → {there} at {address}. A packet of the session took {round_trip} there and back."
-        ),
+    Some(format!(
+        "Between two hosts: {here} → {there} at {address}. A packet of the session took {round_trip} there and back."
     ))
 }
 
