@@ -185,6 +185,7 @@ fn measure(registry: &Registry, mechanism: &str, cell: &Cell, size: Size, interr
         slice: Some(SLICE),
         timeout: TIMEOUT,
         count_timeout: COUNT_TIMEOUT,
+        other_host: None,
     };
     let mut record = run::blank(registry, &plan, None);
     match run::run(registry, &plan, &mut record, &mut Scratch::new()?, interrupt, &mut Quiet)? {

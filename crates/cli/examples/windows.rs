@@ -160,6 +160,7 @@ fn measure(
         slice,
         timeout: TIMEOUT,
         count_timeout: COUNT_TIMEOUT,
+        other_host: None,
     };
     let mut record = run::blank(registry, &plan, None);
     match run::run(registry, &plan, &mut record, scratch, interrupt, &mut Quiet)? {

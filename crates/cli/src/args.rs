@@ -3,6 +3,7 @@
 mod choose;
 #[cfg(feature = "flow")]
 mod flow;
+mod hosts;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use estafette_measure::units;
 pub(crate) use self::choose::{Choose, Distance, Need};
 #[cfg(feature = "flow")]
 pub(crate) use self::flow::{Flow, FlowCheck, FlowCommand, FlowNew, FlowReload, FlowRun, FlowStatus, LogFormat};
+pub(crate) use self::hosts::{Peer, ToHost};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -71,6 +73,9 @@ pub(crate) enum Command {
     /// Measure mechanisms and compare them: the main command
     #[command(after_help = EXIT_CODES)]
     Bench(Box<Bench>),
+    /// Be the other host of `bench --to`: run the receiving ends here
+    #[command(after_help = hosts::PEER_HELP)]
+    Peer(Peer),
     /// Measure one mechanism's round trip and print a summary
     #[command(after_help = EXIT_CODES)]
     Ping(Ping),
@@ -155,7 +160,7 @@ pub(crate) struct Bench {
     #[arg(long, value_delimiter = ',', value_name = "WAIT")]
     pub(crate) wait: Vec<Wait>,
 
-    /// Core placements instead of the suite's: other-core, same-core, free
+    /// Core placements instead of the suite's: other-core, same-core, free; with --to always other-host
     #[arg(long, value_delimiter = ',', value_name = "PLACE")]
     pub(crate) place: Vec<Place>,
 
@@ -168,6 +173,9 @@ pub(crate) struct Bench {
     /// independent times)
     #[arg(long, value_delimiter = ',', value_name = "ARRIVALS")]
     pub(crate) arrivals: Vec<Arrivals>,
+
+    #[command(flatten)]
+    pub(crate) hosts: ToHost,
 
     /// How often each case is measured in a fresh instance (1 to 1000). With 1, nothing is decided
     /// and system calls are not counted

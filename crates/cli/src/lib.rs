@@ -27,6 +27,7 @@ mod command;
 mod comparison;
 mod duration;
 mod exit;
+mod hosts;
 mod live;
 mod measurement;
 mod other_load;
@@ -102,6 +103,7 @@ pub fn main(registry: Registry) -> ExitCode {
     };
     let result = match &args.command {
         Command::Bench(bench) => command::bench::run(&registry, bench),
+        Command::Peer(peer) => command::peer::run(&registry, peer),
         Command::Ping(ping) => command::ping::run(&registry, ping),
         Command::Verify(verify) => command::verify::run(&registry, verify),
         Command::Limits(limits) => command::limits::run(limits),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result};
 use estafette_measure::Registry;
-use estafette_measure::case::Case;
+use estafette_measure::case::{Case, Place};
 use estafette_measure::coordinator::{Interrupt, Scratch, calls, capacities};
 use estafette_measure::csv_table;
 use estafette_measure::limits;
@@ -64,8 +64,11 @@ pub(crate) fn measure(
     let other_load = others.and_then(|others| others.share(&plan.cpus));
     other_load::warning(other_load).iter().for_each(|warning| progress.message(warning));
     progress.stage("preparing", "capacities");
-    let capacities = capacities(plan.entrants.iter().map(|entrant| &entrant.case), &mut scratch, &mut interrupt)?;
-    for (entrant, capacity) in plan.entrants.iter_mut().zip(capacities) {
+    // Between hosts the capacity also depends on the network.
+    let mut probed: Vec<_> =
+        plan.entrants.iter_mut().filter(|entrant| entrant.case.place != Place::OtherHost).collect();
+    let capacities = capacities(probed.iter().map(|entrant| &entrant.case), &mut scratch, &mut interrupt)?;
+    for (entrant, capacity) in probed.iter_mut().zip(capacities) {
         entrant.effective_capacity = capacity;
     }
     if system_calls == SystemCalls::Counted {
@@ -83,6 +86,13 @@ pub(crate) fn measure(
     let mut record = run::blank(registry, &plan, Some(limits));
     record.provenance = Some(provenance());
     record.other_load = other_load;
+    if let (Some(host), Some(peer)) = (&plan.other_host, &mut record.peer) {
+        progress.stage("preparing", "the link to the other host");
+        match host.measure_link() {
+            Ok(link) => peer.link = Some(link),
+            Err(error) => report_to_stderr(&format!("warning: the link to the other host is not measured: {error:#}")),
+        }
+    }
     progress.begin();
     let end = run::run(registry, &plan, &mut record, &mut scratch, &mut interrupt, &mut progress);
     progress.finish();
@@ -118,7 +128,19 @@ fn provenance() -> Provenance {
         commit: option_env!("ESTAFETTE_COMMIT").map(str::to_owned),
         compiler: env!("ESTAFETTE_COMPILER").to_owned(),
         allocator: crate::ALLOCATOR.to_owned(),
-        arguments: std::env::args().skip(1).collect(),
+        arguments: std::env::args().skip(1).map(without_user).collect(),
+    }
+}
+
+/// Removes the name of a user from an argument that names a host for ssh.
+fn without_user(argument: String) -> String {
+    let is_host = |text: &str| text.starts_with("ssh://") || text.starts_with("--to=ssh://");
+    match argument.split_once('@') {
+        Some((before, host)) if is_host(before) => {
+            let scheme = before.find("ssh://").map_or("", |at| &before[..at + "ssh://".len()]);
+            format!("{scheme}{host}")
+        }
+        _ => argument,
     }
 }
 

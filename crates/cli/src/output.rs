@@ -4,7 +4,8 @@ use estafette_measure::core_distance::Comparable;
 use estafette_measure::ranking;
 use estafette_measure::record::Record;
 
-use crate::{other_load, reference, summary, table};
+use crate::columns::wrapped;
+use crate::{hosts, other_load, reference, summary, table};
 
 /// How much a report shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +36,7 @@ pub(crate) fn report(record: &Record, detail: Detail) -> String {
     text.push_str(&table::fairness(&rankings));
     text.push_str(&table::system_calls(&rankings));
     text.push_str(&table::refusals(record));
+    text.extend(hosts::sentence(record).map(|sentence| wrapped("", &sentence)));
     text.push_str(&summary::sentences(record, &rankings));
     text.extend(other_load::sentence(record));
     text

@@ -142,6 +142,7 @@ fn setup(name: &str, pattern: Pattern, payload: Payload, window: Window) -> Setu
         count_timeout: Duration::from_secs(30),
         long_turn_ns: 0,
         traced: false,
+        other_host: None,
     }
 }
 

@@ -12,6 +12,8 @@ pub struct Ctx {
     pub rendezvous: Rendezvous,
     /// The window to measure.
     pub window: Window,
+    /// How long producers continue to send after the window, in nanoseconds.
+    pub tail_ns: u64,
     /// The seed of the messages' contents.
     pub seed: u64,
     /// The secret with which message bodies are made. The ends of the mechanism do not get it.

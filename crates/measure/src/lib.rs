@@ -37,6 +37,7 @@ pub mod executor;
 mod figures;
 pub mod fingerprint;
 mod heats;
+pub mod hosts;
 pub mod laps;
 mod latency_counts;
 pub mod limits;

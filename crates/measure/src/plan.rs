@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::admission::can_run;
 use crate::case::{Case, Cell};
 use crate::entry::{Entry, Registry};
+use crate::hosts::OtherHost;
 use crate::refusal::{Inadmissible, RefusalKind};
 use crate::spec::Standing;
 use crate::window::Window;
@@ -97,6 +98,8 @@ pub struct Plan {
     pub timeout: Duration,
     /// How long the window may take if it is a number of messages.
     pub count_timeout: Duration,
+    /// The host on which the consumers run. `None` if everything runs on this one.
+    pub other_host: Option<OtherHost>,
 }
 
 /// Combines cells and mechanisms. Returns the entrants, with the control of each cell, and the

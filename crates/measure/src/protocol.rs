@@ -25,7 +25,7 @@ use crate::case::{Case, Role};
 use crate::message::{Faults, StreamCount};
 use crate::slices::SliceCounts;
 use crate::usage::Usage;
-use crate::window::Window;
+use crate::window::{TAIL_NS, Window};
 
 /// The protocol's version. A child that does not support it must report that and exit.
 pub const VERSION: u32 = 4;
@@ -57,6 +57,10 @@ pub struct Assignment {
     /// The address of the child's host, at which it listens.
     #[serde(default = "loopback")]
     pub address: IpAddr,
+    /// How long producers continue to send after the window, in nanoseconds, so that consumers close
+    /// their windows while messages still flow. Longer if the ends are on two hosts.
+    #[serde(default = "tail")]
+    pub tail_ns: u64,
     /// The core of each party that the child plays, first the producers, then the consumers. `null`
     /// if a party is not pinned.
     pub cpus: Vec<Option<usize>>,
@@ -65,6 +69,11 @@ pub struct Assignment {
 /// The address of a child on the coordinator's own host.
 pub(crate) fn loopback() -> IpAddr {
     IpAddr::V4(Ipv4Addr::LOCALHOST)
+}
+
+/// The tail of an instance on one host.
+fn tail() -> u64 {
+    TAIL_NS
 }
 
 /// A packet from the coordinator to a child.

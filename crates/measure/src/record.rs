@@ -74,6 +74,9 @@ pub struct Record {
     pub rounds: usize,
     /// The machine.
     pub fingerprint: Fingerprint,
+    /// The other host, if the ends of the mechanisms were on two: the consumers ran there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<Peer>,
     /// The bounds of the machine.
     pub limits: Option<Limits>,
     /// The part of the processor time that other processes used before the first round, from 0 to 1.
@@ -106,6 +109,25 @@ pub struct Provenance {
     pub allocator: String,
     /// The arguments of the command line, without the program.
     pub arguments: Vec<String>,
+}
+
+/// The other host of a run between two hosts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Peer {
+    /// How it was reached, such as `tcp://host:port` or `ssh://host`, without a user's name.
+    pub address: String,
+    /// The version of its tool.
+    pub tool: String,
+    /// The commit of its tool's sources. `None` if they were not built from a git repository.
+    pub commit: Option<String>,
+    /// The host.
+    pub fingerprint: Fingerprint,
+    /// The longest round trip of a small packet of the session with it, from a few before the run, in
+    /// nanoseconds. It contains the wake-up of two processes on each host, and over ssh those of ssh.
+    pub round_trip_ns: u64,
+    /// The limits of the link to it. `None` if they could not be measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<Link>,
 }
 
 /// An instance and its outcome.
@@ -294,9 +316,10 @@ impl Latency {
 }
 
 impl Record {
-    /// The limits of the link between the two hosts. `None` if all ends were on one host.
+    /// The limits of the link between the two hosts. `None` if all ends were on one host, or if they could
+    /// not be measured.
     pub fn link(&self) -> Option<&Link> {
-        None
+        self.peer.as_ref()?.link.as_ref()
     }
 
     /// Saves the record to `path`. Writes a temporary file and renames it, so that a reader never

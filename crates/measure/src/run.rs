@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result};
 
 use crate::bound::Handling;
-use crate::case::{Case, Cell, Load};
+use crate::case::{Case, Cell, Load, Place};
 use crate::coordinator::heat::{self, Runner};
 use crate::coordinator::{Failure, FailureKind, Instance, Interrupt, Scratch, Setup};
 use crate::core_distance::rounds_at_other_distances;
@@ -88,6 +88,7 @@ pub fn blank(registry: &Registry, plan: &Plan, limits: Option<Limits>) -> Record
         rounds_planned: plan.rounds,
         rounds: 0,
         fingerprint: Fingerprint::take(),
+        peer: plan.other_host.as_ref().map(|host| host.peer().clone()),
         limits,
         other_load: None,
         handling: payloads.into_iter().map(Handling::measure).collect(),
@@ -213,7 +214,9 @@ impl Rounds<'_> {
         let later = plan.rounds.saturating_sub(round + 1) * plan.entrants.len();
         let mut left = order.len() + later;
         for cell in order.chunk_by(|a, b| plan.entrants[*a].case.cell == plan.entrants[*b].case.cell) {
-            let line_ns = line_round_trip_ns(&ends, LINE_TIME);
+            self.check_session()?;
+            // No cache line crosses to another host.
+            let line_ns = if plan.other_host.is_none() { line_round_trip_ns(&ends, LINE_TIME) } else { None };
             let (mut sliced, mut alone) = (Vec::new(), Vec::new());
             for &at in cell {
                 if let Some(before) = self.hung.get(&at) {
@@ -247,6 +250,18 @@ impl Rounds<'_> {
         }
         self.record.handling.iter_mut().for_each(Handling::update);
         Ok(End::Complete)
+    }
+
+    /// # Errors
+    /// When the session with the other host has ended: no further instance can be measured.
+    fn check_session(&self) -> Result<()> {
+        match self.plan.other_host.as_ref().and_then(|host| Some((host, host.lost()?))) {
+            Some((host, why)) => anyhow::bail!(
+                "the session with {} has ended: {why}; start the peer there again, and then the run",
+                host.peer().address
+            ),
+            None => Ok(()),
+        }
     }
 
     /// Measures more rounds of the cells that cannot yet show differences as small as requested. Each
@@ -286,6 +301,8 @@ impl Rounds<'_> {
         let case = &entrant.case;
         let entry = entry(self.registry, case)?;
         if self.plan.slice.is_none()
+            // Processes of two hosts cannot be stopped in step.
+            || case.place == Place::OtherHost
             || !case.pattern.rules().can_pause()
             || !entry.can_pause()
             || case.load != Load::Saturated
@@ -346,7 +363,8 @@ impl Rounds<'_> {
             // Below 2^53, because larger integers are not exact in JSON.
             let seed = self.seeds.u64(..1 << 53);
             let outcome = instance(self.registry, plan, entrant, seed, self.scratch, self.interrupt)?;
-            if matches!(&outcome, Err(failure) if failure.kind == FailureKind::Interrupted) {
+            // ssh ends at the same Ctrl-C, and its instance may fail before the interrupt is seen.
+            if outcome.is_err() && self.interrupt.is_requested() {
                 return Ok(End::Interrupted);
             }
             self.note(at, position, outcome);
@@ -457,5 +475,6 @@ fn setup(plan: &Plan, case: &Case, seed: u64, registry: &Registry) -> Result<Set
     let mut random = fastrand::Rng::with_seed(seed);
     let (seed, secret) = (random.u64(..1 << 53), random.u64(..1 << 53));
     let (case, cpus) = (case.clone(), plan.cpus.clone());
-    Ok(Setup { case, window, long_turn_ns: 0, seed, secret, cpus, timeout, count_timeout, traced: false })
+    let other_host = plan.other_host.clone();
+    Ok(Setup { case, window, long_turn_ns: 0, seed, secret, cpus, timeout, count_timeout, traced: false, other_host })
 }

@@ -102,6 +102,7 @@ struct Mark {
 pub struct Meter {
     window: Window,
     start_ns: u64,
+    tail_ns: u64,
     pauses: Pauses,
     slices: Slices,
     /// Messages until the next reading of the clock.
@@ -127,6 +128,7 @@ impl Meter {
         Meter {
             window,
             start_ns,
+            tail_ns: TAIL_NS,
             pauses,
             slices,
             stride: 1,
@@ -136,6 +138,12 @@ impl Meter {
             longest_stall_ns: 0,
             leads,
         }
+    }
+
+    /// Sets how long a producer continues to send after the window, in nanoseconds.
+    #[must_use]
+    pub(crate) fn with_tail(self, tail_ns: u64) -> Meter {
+        Meter { tail_ns, ..self }
     }
 
     /// The number of messages to handle before the next [`Meter::check_clock`].
@@ -248,7 +256,7 @@ impl Meter {
 
     /// Whether a producer may stop at this time, because the windows of its consumers have closed.
     pub fn over(&self, now: u64) -> bool {
-        now >= self.start_ns + self.window.length_ns() + TAIL_NS
+        now >= self.start_ns + self.window.length_ns() + self.tail_ns
     }
 
     /// Whether a message that was due at this time belongs to the window.
@@ -310,6 +318,12 @@ mod tests {
         }
         assert_eq!(meter.result(), (21, 2_100_000, None));
         assert!(!meter.over(13_200_000) && meter.over(16_000_000));
+    }
+
+    #[test]
+    fn a_longer_tail_lets_a_producer_go_on_for_longer() {
+        let meter = Meter::new(TIME, 10_000_000, false, Pauses::default()).with_tail(20_000_000);
+        assert!(!meter.over(32_900_000) && meter.over(33_000_000));
     }
 
     #[test]

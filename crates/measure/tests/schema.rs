@@ -37,6 +37,7 @@ fn the_schema_accepts_a_record_and_rejects_other_files() {
         slice: None,
         timeout: TIMEOUT,
         count_timeout: COUNT_TIMEOUT,
+        other_host: None,
     };
     let schema: Value = serde_json::from_str(&Record::schema()).expect("the schema is JSON");
     let schema = jsonschema::validator_for(&schema).expect("the schema is valid");

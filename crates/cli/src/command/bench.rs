@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use estafette_measure::Registry;
-use estafette_measure::case::{Cell, Payload, PayloadKind, Place};
+use estafette_measure::admission::is_between_hosts;
+use estafette_measure::case::{Cell, Load, Payload, PayloadKind, Place};
 use estafette_measure::entry::Entry;
 use estafette_measure::limits::available_cpus;
 use estafette_measure::plan::{COUNT_TIMEOUT, Entrant, MAX_ROUNDS, Plan, Precision, Refusal, combine};
@@ -17,12 +18,13 @@ use estafette_measure::window::Window;
 
 use crate::args::{Bench, Slice};
 use crate::exit::Exit;
+use crate::hosts::target::Target;
 use crate::measurement::{
     self, Measurement, SystemCalls, measure, random_seed, report_interrupt, time_window, without_result,
 };
 use crate::output::{self, Detail};
 use crate::progress::View;
-use crate::{page, print, print_json, report_to_stderr, with_peers};
+use crate::{hosts, page, print, print_json, report_to_stderr, with_peers};
 
 /// The target of `--until-decided`: a run ends early when every table can detect this difference.
 const SHOWN_DIFFERENCE: f64 = 0.05;
@@ -34,9 +36,11 @@ const QUICK_BUDGET: Duration = Duration::from_secs(55);
 
 /// Runs `bench`.
 pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
-    let plan = plan(registry, args)?;
+    let mut plan = plan(registry, args)?;
+    plan.other_host = hosts::connect(&args.hosts)?;
     // A single round is a quick look. Counting system calls would more than double its duration.
-    let system_calls = if plan.rounds > 1 { SystemCalls::Counted } else { SystemCalls::NotCounted };
+    let system_calls =
+        if plan.rounds > 1 && plan.other_host.is_none() { SystemCalls::Counted } else { SystemCalls::NotCounted };
     let view = View::of(args.live);
     let Some(Measurement { record, files, end }) = measure(registry, plan, &args.out, system_calls, view)? else {
         return Ok(Exit::Interrupted);
@@ -85,6 +89,7 @@ fn report(record: &Record, json: bool, detail: Detail) -> Result<()> {
 /// Plans the run that the arguments request.
 pub(crate) fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
     let mut selection = select(registry, &args.what)?;
+    check_hosts(registry, args, &mut selection)?;
     if args.what.is_empty() && (!args.pattern.is_empty() || args.payload == Some(PayloadKind::Message)) {
         // The overview has no mechanism for messages and for some patterns.
         selection.suites = Suite::ALL.to_vec();
@@ -127,7 +132,46 @@ pub(crate) fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
         },
         timeout: args.timeout,
         count_timeout: COUNT_TIMEOUT,
+        other_host: None,
     })
+}
+
+/// Checks the options of a measurement between two hosts, and selects its suite.
+///
+/// # Errors
+/// If they contradict each other, or what the user named cannot be measured between hosts.
+fn check_hosts(registry: &Registry, args: &Bench, selection: &mut Selection) -> Result<()> {
+    let Some(target) = &args.hosts.to else {
+        return hosts::check_place(&args.place);
+    };
+    if let Some(place) = args.place.iter().find(|place| **place != Place::OtherHost) {
+        bail!(
+            "--place {place} is for ends on one host: leave it out with --to, which means --place {}",
+            Place::OtherHost
+        );
+    }
+    if matches!(target, Target::Tcp(_)) && (args.hosts.peer_command.is_some() || args.hosts.peer_address.is_some()) {
+        bail!("--peer-command and --peer-address are for --to ssh://: at a peer that listens, give --address there");
+    }
+    if matches!(target, Target::Ssh(_)) && args.hosts.token_file.is_some() {
+        bail!("--token-file is for --to tcp://: ssh has its own keys");
+    }
+    let is_network = |name: &String| registry.get(name).is_some_and(|entry| entry.spec().scope == Scope::Network);
+    if let Some(name) = selection.names.iter().find(|name| !is_network(name)) {
+        bail!(
+            "{name} does not cross to another host: with --to, name the suite {} or mechanisms network/*",
+            Suite::Net
+        );
+    }
+    if args.what.is_empty() || !selection.names.is_empty() {
+        selection.suites = vec![Suite::Net];
+    }
+    match &*selection.suites {
+        [Suite::Net] => Ok(()),
+        suites => {
+            bail!("the suite {} does not cross to another host: with --to, name the suite {}", suites[0], Suite::Net)
+        }
+    }
 }
 
 /// Returns when a run goes on after its planned rounds, and until when.
@@ -322,7 +366,7 @@ fn axes(suite: Suite, args: &Bench) -> Axes {
         capacities: args.capacity.clone(),
         runtimes: args.runtime.clone(),
         waits: args.wait.clone(),
-        places: args.place.clone(),
+        places: if args.hosts.to.is_some() { vec![Place::OtherHost] } else { args.place.clone() },
         loads: args.load.clone(),
         arrivals: args.arrivals.clone(),
     }
@@ -346,6 +390,11 @@ fn cells(suite: Suite, args: &Bench, axes: &Axes, cores: usize, is_named: bool) 
         for cell in suite.iter_mut().filter(|cell| cell.place == Place::OtherCore && cell.wait != Wait::Spin) {
             cell.place = Place::SameCore;
         }
+    }
+    if args.hosts.to.is_some() {
+        // What the user asks for stays, and the reason is printed why it cannot be measured.
+        suite.retain(|cell| !args.pattern.is_empty() || is_between_hosts(cell.pattern));
+        suite.retain(|cell| !args.load.is_empty() || cell.load == Load::Saturated);
     }
     let mut cells = suite::replace(suite, axes);
     if let Some(kind) = args.payload {

@@ -13,6 +13,7 @@ pub(crate) mod limits;
 pub(crate) mod list;
 pub(crate) mod man;
 pub(crate) mod new_mechanism;
+pub(crate) mod peer;
 pub(crate) mod ping;
 pub(crate) mod report;
 pub(crate) mod verify;

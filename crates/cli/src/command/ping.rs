@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::args::Ping;
 use crate::exit::Exit;
 use crate::progress::Progress;
-use crate::{other_load, print, print_json, report_to_stderr, with_peers};
+use crate::{hosts, other_load, print, print_json, report_to_stderr, with_peers};
 
 /// The number of warm-up round trips: a tenth of the measured ones, within these bounds.
 const WARMUP: std::ops::RangeInclusive<u64> = 100..=10_000;
@@ -93,6 +93,7 @@ fn case(registry: &Registry, args: &Ping, cores: usize) -> Result<Case> {
         registry.matching(&args.mechanism).map_err(with_peers)?;
         bail!("`{}` is a pattern: ping measures one mechanism", args.mechanism);
     };
+    hosts::check_place(args.place.as_slice())?;
     let spec = entry.spec();
     let first = |what: &str| format!("{} declares no {what}", spec.name);
     let runtime = *spec.runtimes.first().with_context(|| first("runtime"))?;
@@ -139,6 +140,7 @@ fn plan(entrant: &Entrant, args: &Ping, cpus: Vec<usize>) -> Plan {
         slice: None,
         timeout: TIMEOUT,
         count_timeout: args.timeout,
+        other_host: None,
     }
 }
 

@@ -190,6 +190,7 @@ impl Verifier<'_> {
             slice: None,
             timeout: self.timeout,
             count_timeout: COUNT_TIMEOUT,
+            other_host: None,
         }
     }
 }

@@ -214,6 +214,15 @@ pub(crate) fn differences(a: &Record, b: &Record) -> Vec<String> {
 
 fn machine_differences(a: &Record, b: &Record) -> Vec<String> {
     let mut differences = a.fingerprint.differences(&b.fingerprint);
+    match (&a.peer, &b.peer) {
+        (None, None) => {}
+        (Some(ours), Some(theirs)) => {
+            let other = ours.fingerprint.differences(&theirs.fingerprint);
+            differences.extend(other.into_iter().map(|difference| format!("of the other host: {difference}")));
+        }
+        (Some(peer), None) => differences.push(format!("hosts: this one and {} / this one alone", peer.address)),
+        (None, Some(peer)) => differences.push(format!("hosts: this one alone / this one and {}", peer.address)),
+    }
     // A fingerprint has the number of cores; the limits have the cores that were used.
     let cpus = |record: &Record| Some(format!("{:?}", record.limits.as_ref()?.cpus));
     if let (Some(ours), Some(theirs)) = (cpus(a), cpus(b))

@@ -6,7 +6,7 @@ use estafette_measure::discarded::Discarded;
 use estafette_measure::fingerprint::Fingerprint;
 use estafette_measure::message::Faults;
 use estafette_measure::plan::Entrant;
-use estafette_measure::record::{FORMAT, Figures, InstanceRecord, Latency, Provenance, VERSION};
+use estafette_measure::record::{FORMAT, Figures, InstanceRecord, Latency, Peer, Provenance, VERSION};
 use estafette_measure::spec::{Runtime, Scope, Wait};
 use estafette_measure::window::Window;
 
@@ -108,6 +108,7 @@ pub(crate) fn changed(mechanism: &str, factor: f64) -> Record {
         rounds_planned: ROUNDS,
         rounds: ROUNDS,
         fingerprint: Fingerprint::take(),
+        peer: None,
         limits: None,
         other_load: None,
         handling: Vec::new(),
@@ -253,6 +254,21 @@ fn records_of_different_machines_are_refused() {
     let error = refused(&record(), &b);
     assert!(error.contains("processor: ") && error.contains("cores: ") && error.contains("on one machine"), "{error}");
     assert!(!error.contains('\u{1b}'), "{error:?}");
+}
+
+#[test]
+fn records_between_other_hosts_are_refused() {
+    let fingerprint = Fingerprint::take();
+    let address = String::from("tcp://box:1");
+    let peer = Peer { address, tool: String::from("0.1.0"), commit: None, fingerprint, round_trip_ns: 1, link: None };
+    let between = || Record { peer: Some(peer.clone()), ..record() };
+    Comparison::of(&between(), &between(), ["A", "B"]).unwrap();
+    let error = refused(&between(), &record());
+    assert!(error.contains("this one and tcp://box:1 / this one alone"), "{error}");
+    let mut other = between();
+    other.peer.as_mut().unwrap().fingerprint.kernel = String::from("1.0");
+    let error = refused(&between(), &other);
+    assert!(error.contains("of the other host: kernel: ") && error.contains("/ 1.0"), "{error}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The machine, the build, and the command that repeats the run.
 
-use estafette_measure::record::Record;
+use estafette_measure::record::{Peer, Record};
 use estafette_measure::units;
 use maud::{Markup, html};
 
@@ -51,6 +51,17 @@ pub(super) fn facts(record: &Record) -> Vec<(&'static str, String)> {
         ("seed", record.seed.to_string()),
         ("version", record.tool.clone()),
     ];
+    if let Some(peer) = &record.peer {
+        let Peer { address, fingerprint: other, .. } = peer;
+        facts.push(("other host", format!("{address}: {}, {} cores, Linux {}", other.cpu, other.cores, other.kernel)));
+        facts.push(("round trip to it, of the session", units::duration(peer.round_trip_ns as f64)));
+        if let Some(link) = &peer.link {
+            let fastest = units::duration(link.round_trip_fastest_ns);
+            facts.push(("round trip of a minimal packet", format!("{fastest} at the fastest")));
+            facts.push(("rate of the link", units::bandwidth(link.rate_bytes_per_s())));
+            facts.push(("packets lost on the link", format!("{} of {}", link.loss.lost, link.loss.sent)));
+        }
+    }
     if let Some(provenance) = &record.provenance {
         facts.push(("commit", provenance.commit.clone().unwrap_or_else(|| String::from("unknown"))));
         facts.push(("compiler", provenance.compiler.clone()));

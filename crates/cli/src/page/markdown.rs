@@ -6,7 +6,7 @@ use estafette_measure::record::Record;
 use super::grid::escaped_markdown;
 use super::{answers, cells, cleaned, machine};
 use crate::table::{answer, facts, notes};
-use crate::{other_load, summary};
+use crate::{hosts, other_load, summary};
 
 /// Returns the text.
 pub(crate) fn markdown(record: &Record) -> String {
@@ -18,6 +18,9 @@ pub(crate) fn markdown(record: &Record) -> String {
     text.push_str("### How far to trust it\n\n");
     for sentence in summary::doubts(record, &rankings).iter().chain(other_load::sentence(record).as_ref()) {
         text.push_str(&format!("{}\n\n", escaped_markdown(sentence)));
+    }
+    if let Some(sentence) = hosts::sentence(record) {
+        text.push_str(&format!("{}\n\n", escaped_markdown(&sentence)));
     }
     let [cpu, kernel] = [&record.fingerprint.cpu, &record.fingerprint.kernel].map(|fact| escaped_markdown(fact));
     text.push_str(&format!("{cpu}, {} cores, Linux {kernel}. ", record.fingerprint.cores));

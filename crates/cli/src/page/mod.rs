@@ -16,6 +16,7 @@ mod svg;
 mod trust;
 mod write;
 
+use estafette_measure::fingerprint::Fingerprint;
 use estafette_measure::ranking::{self, Ranking};
 use estafette_measure::record::Record;
 use estafette_measure::spec::Scope;
@@ -99,9 +100,15 @@ pub(crate) fn svg(chart: &Chart) -> String {
 }
 
 fn title(record: &Record) -> String {
-    let machine = &record.fingerprint;
-    let cores = if machine.cores == 1 { String::from("1 core") } else { format!("{} cores", machine.cores) };
-    format!("Passing messages on {}, {cores}", machine.cpu)
+    let host = |machine: &Fingerprint| {
+        let cores = if machine.cores == 1 { String::from("1 core") } else { format!("{} cores", machine.cores) };
+        format!("{}, {cores}", machine.cpu)
+    };
+    let here = host(&record.fingerprint);
+    match &record.peer {
+        Some(peer) => format!("Passing messages between hosts: {here} → {}", host(&peer.fingerprint)),
+        None => format!("Passing messages on {here}"),
+    }
 }
 
 fn head(record: &Record, title: &str, scopes: &[Scope]) -> Markup {

@@ -83,6 +83,7 @@ impl Host {
             dir: dir.clone(),
             address,
             cpus: vec![None; parties],
+            tail_ns: 3_000_000,
         };
         protocol::send(&socket, &ToChild::Assignment(Box::new(assignment)), &[]).unwrap();
         Host { role, address, dir, socket, process, report: None }

@@ -61,6 +61,7 @@ pub fn calls(
             count_timeout: TIMEOUT,
             long_turn_ns: 0,
             traced: true,
+            other_host: None,
         };
         match Instance::run(entry.as_ref(), &setup, scratch, interrupt) {
             Ok(measured) => Ok(measured.calls),

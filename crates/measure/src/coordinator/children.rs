@@ -20,6 +20,9 @@ use rustix::process::{
 
 use crate::case::Role;
 use crate::entry::Program;
+use crate::hosts::OtherHost;
+use crate::hosts::remote::RemoteProcess;
+use crate::protocol::Assignment;
 use crate::{child, tracer};
 
 /// The path of this program.
@@ -40,12 +43,18 @@ fn own<const N: usize>(arguments: [&str; N]) -> Program {
 
 /// One child process.
 #[derive(Debug)]
-pub(super) struct Running {
-    pub(super) role: Role,
-    pub(super) socket: OwnedFd,
-    process: Child,
-    stderr: PathBuf,
-    status: Option<ExitStatus>,
+pub(crate) struct Running {
+    pub(crate) role: Role,
+    pub(crate) socket: OwnedFd,
+    process: Process,
+}
+
+#[derive(Debug)]
+enum Process {
+    /// A process of this host, the file to which it writes its stderr, and its exit status.
+    Here { process: Child, stderr: PathBuf, status: Option<ExitStatus> },
+    /// A process of the other host. It is not measured in slices, so it is never stopped and resumed.
+    OtherHost(RemoteProcess),
 }
 
 impl Running {
@@ -67,11 +76,18 @@ impl Running {
             .spawn()
             .with_context(|| format!("starting {}", program.path.display()))?;
         live().push(Pid::from_child(&process));
-        Ok(Running { role, socket, process, stderr, status: None })
+        Ok(Running { role, socket, process: Process::Here { process, stderr, status: None } })
+    }
+
+    /// Starts a child on the other host.
+    pub(super) fn start_on(host: &OtherHost, assignment: Assignment) -> Result<Running> {
+        let role = assignment.role;
+        let (socket, process) = host.start(assignment)?;
+        Ok(Running { role, socket, process: Process::OtherHost(process) })
     }
 
     /// Starts this program as a child.
-    pub(super) fn start_own(role: Role, dir: &Path) -> Result<Running> {
+    pub(crate) fn start_own(role: Role, dir: &Path) -> Result<Running> {
         Running::start(&own([child::ARGUMENT]), role, dir)
     }
 
@@ -86,23 +102,34 @@ impl Running {
     }
 
     /// Its exit status, if it has ended. Does not block.
-    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
-        if self.status.is_none() {
-            self.status = self.process.try_wait().ok().flatten();
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        match &mut self.process {
+            Process::Here { process, status, .. } => {
+                if status.is_none() {
+                    *status = process.try_wait().ok().flatten();
+                }
+                *status
+            }
+            Process::OtherHost(process) => process.ended(),
         }
-        self.status
     }
 
     /// Whether it has ended or is exiting. The kernel marks a process as exiting before it closes
     /// the descriptors. So this is true as soon as another process has seen them close.
-    pub(super) fn is_dying(&mut self) -> bool {
+    ///
+    /// The other host reports an end only after it. So this waits for such a report, until `deadline`.
+    pub(super) fn is_dying(&mut self, deadline: Instant) -> bool {
         /// The kernel's `PF_EXITING`.
         const EXITING: u32 = 4;
         if self.ended().is_some() {
             return true;
         }
+        let pid = match &self.process {
+            Process::Here { process, .. } => process.id(),
+            Process::OtherHost(process) => return process.wait_until(deadline).is_some(),
+        };
         let flags = || {
-            let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id())).ok()?;
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
             // `pid (name) state parent group session terminal foreground flags ...`
             stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(6)?.parse::<u32>().ok()
         };
@@ -114,26 +141,33 @@ impl Running {
     /// If it is just starting a process, both must not be stopped at the same time: `vfork` returns
     /// only when the new process runs.
     pub(super) fn stop(&self) {
-        // An error means that it has ended.
-        let _ = kill_process(self.pid(), Signal::STOP);
+        if let Some(pid) = self.pid() {
+            // An error means that it has ended.
+            let _ = kill_process(pid, Signal::STOP);
+        }
     }
 
     /// Sends `SIGSTOP` to its process group, which has the processes that it has started. Call it
     /// after it has stopped itself.
     pub(super) fn stop_group(&self) {
-        let _ = kill_process_group(self.pid(), Signal::STOP);
+        if let Some(pid) = self.pid() {
+            let _ = kill_process_group(pid, Signal::STOP);
+        }
     }
 
     /// Resumes it and the processes that it has started.
     pub(super) fn resume(&self) {
-        let _ = kill_process_group(self.pid(), Signal::CONT);
-        // In case it has left its process group.
-        let _ = kill_process(self.pid(), Signal::CONT);
+        if let Some(pid) = self.pid() {
+            let _ = kill_process_group(pid, Signal::CONT);
+            // In case it has left its process group.
+            let _ = kill_process(pid, Signal::CONT);
+        }
     }
 
     /// Blocks until it has stopped or ended.
     pub(super) fn wait_stopped(&self) {
-        let id = || WaitId::Pid(self.pid());
+        let Some(pid) = self.pid() else { return };
+        let id = || WaitId::Pid(pid);
         // NOWAIT leaves the exit status for `ended`.
         let seen = waitid(id(), WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT);
         if seen.is_ok_and(|status| status.is_some_and(|status| status.stopped())) {
@@ -141,18 +175,21 @@ impl Running {
         }
     }
 
-    /// The number of the process.
-    pub(super) fn process_id(&self) -> u32 {
-        self.process.id()
+    /// The process, if it is on this host.
+    pub(super) fn pid(&self) -> Option<Pid> {
+        match &self.process {
+            Process::Here { process, .. } => Some(Pid::from_child(process)),
+            Process::OtherHost(_) => None,
+        }
     }
 
-    fn pid(&self) -> Pid {
-        Pid::from_child(&self.process)
-    }
-
-    /// Waits for it to end, until `deadline`. Returns its exit status, or `None` if it still runs.
+    /// Waits for it to end, until `deadline`. Returns its exit status, or `None` if it still runs or
+    /// was lost.
     pub(super) fn wait_until(&mut self, deadline: Instant) -> Option<ExitStatus> {
         let mut nap = Duration::from_micros(50);
+        if let Process::OtherHost(process) = &self.process {
+            return process.wait_until(deadline);
+        }
         loop {
             if let Some(status) = self.ended() {
                 return Some(status);
@@ -166,17 +203,28 @@ impl Running {
     }
 
     /// Kills it and waits until it has ended.
-    fn kill(&mut self) {
-        if self.ended().is_none() {
-            let _ = self.process.kill();
-            self.status = self.process.wait().ok();
+    pub(crate) fn kill(&mut self) {
+        if self.ended().is_some() {
+            return;
+        }
+        match &mut self.process {
+            Process::Here { process, status, .. } => {
+                let _ = process.kill();
+                *status = process.wait().ok();
+            }
+            Process::OtherHost(process) => process.kill(),
         }
     }
 
-    /// The last [`STDERR_TAIL`] bytes that it wrote to stderr.
-    pub(super) fn stderr(&self) -> String {
+    /// The last [`STDERR_TAIL`] bytes that it wrote to stderr. Ends a process of the other host, which
+    /// sends them at its end: they are for the text of a failure.
+    pub(crate) fn stderr(&self) -> String {
+        let path = match &self.process {
+            Process::Here { stderr, .. } => stderr,
+            Process::OtherHost(process) => return process.stderr(),
+        };
         let read = || -> std::io::Result<String> {
-            let mut file = File::open(&self.stderr)?;
+            let mut file = File::open(path)?;
             let length = file.metadata()?.len();
             file.seek(SeekFrom::Start(length.saturating_sub(STDERR_TAIL)))?;
             let mut tail = Vec::new();
@@ -184,6 +232,22 @@ impl Running {
             Ok(String::from_utf8_lossy(&tail).trim().to_owned())
         };
         read().unwrap_or_default()
+    }
+
+    /// If it was lost with the session to the other host: why that ended.
+    pub(super) fn lost(&self) -> Option<&str> {
+        match &self.process {
+            Process::Here { .. } => None,
+            Process::OtherHost(process) => process.lost(),
+        }
+    }
+
+    /// The number of processes that it left running on the other host.
+    fn strays(&self) -> usize {
+        match &self.process {
+            Process::Here { .. } => 0,
+            Process::OtherHost(process) => process.strays(),
+        }
     }
 }
 
@@ -198,18 +262,19 @@ pub(super) fn describe(status: ExitStatus) -> String {
 
 /// All children of an instance. They are killed when this is dropped.
 #[derive(Debug, Default)]
-pub(super) struct Children(pub(super) Vec<Running>);
+pub(crate) struct Children(pub(crate) Vec<Running>);
 
 impl Children {
     /// Kills all children and the processes that they started. Returns how many processes were left
     /// besides the children.
-    pub(super) fn end(&mut self) -> usize {
+    pub(crate) fn end(&mut self) -> usize {
         for child in &mut self.0 {
             child.kill();
         }
-        live().retain(|pid| !self.0.iter().any(|child| child.pid() == *pid));
+        let strays: usize = self.0.iter().map(Running::strays).sum();
+        live().retain(|pid| !self.0.iter().any(|child| child.pid() == Some(*pid)));
         self.0.clear();
-        end_strays()
+        strays + end_strays()
     }
 }
 
@@ -233,7 +298,7 @@ fn live() -> MutexGuard<'static, Vec<Pid>> {
 
 /// Makes this process the subreaper of its descendants: orphaned processes become its children and
 /// can be killed.
-pub(super) fn adopt_strays() {
+pub(crate) fn adopt_strays() {
     EARLIER.get_or_init(|| if has_children() { own_children() } else { Vec::new() });
     // It only fails on kernels before 3.4. Orphaned processes are then not found.
     let _ = set_child_subreaper(Some(rustix::process::getpid()));

@@ -20,24 +20,32 @@ use super::lost_exchange::LostExchange;
 use super::placement::{cores, used};
 use super::setup::Setup;
 use super::{Interrupt, Scratch};
-use crate::case::{Case, Role};
+use crate::case::{Case, Place, Role};
 use crate::clock::now_ns;
 use crate::entry::Entry;
 use crate::exchange::Snapshot;
+use crate::hosts::OtherHost;
 use crate::message::Faults;
 use crate::pauses::{Turn, TurnWriter};
 use crate::pipeline;
 use crate::protocol::{self, Assignment, Publication, Report, ToChild, ToCoordinator};
 use crate::usage::Steal;
-use crate::window::Window;
+use crate::window::{TAIL_NS, Window};
 
 /// The time from the barrier to the start of the warm-up. In it the children wake up and start
 /// their threads.
-const RUN_UP_NS: u64 = 500_000;
+pub(crate) const RUN_UP_NS: u64 = 500_000;
 /// How long children may take to open their ends.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
+/// The number of round trips to another host that each time-out allows for: a packet of a child, its
+/// answer, and a connection with an encrypted handshake between them.
+const ROUND_TRIPS: u32 = 8;
 /// How long a child may take to exit after `done`.
-const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long the report of the other host about the end of a child may take, after its connections have
+/// closed.
+const END_REPORT_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The result of an instance.
 #[derive(Clone, Debug, Default)]
@@ -77,6 +85,8 @@ pub struct Instance {
     turns: Option<TurnWriter>,
     /// The stolen time of its cores at the start.
     steal: Option<Steal>,
+    /// The round trip to the other host, if its ends are on two.
+    round_trip: Option<Duration>,
     dir: Scratch,
 }
 
@@ -111,7 +121,7 @@ impl Instance {
     ) -> Result<Instance, Failure> {
         adopt_strays();
         let roles = entry.roles(&setup.case);
-        let steal = Steal::now(&used(&roles, &setup.case, &setup.cpus));
+        let steal = Steal::now(&used(&on_this_host(&roles, &setup.case), &setup.case, &setup.cpus));
         let mut instance = Instance {
             ready: vec![false; roles.len()],
             exchanges: vec![None; roles.len()],
@@ -124,6 +134,7 @@ impl Instance {
             are_brokers_notified: false,
             turns,
             steal,
+            round_trip: setup.other_host.as_ref().map(OtherHost::round_trip),
             dir: scratch.instance()?,
         };
         let opened = instance.start(entry, setup, interrupt).and_then(|()| instance.serve_until_ready(interrupt));
@@ -145,7 +156,7 @@ impl Instance {
         } else {
             self.release(entry).map_err(|failure| self.cause_of(failure))?;
         }
-        let after = Steal::now(&used(&self.roles, case, &setup.cpus));
+        let after = Steal::now(&used(&on_this_host(&self.roles, case), case, &setup.cpus));
         let steal = self.steal.zip(after).map_or(0.0, |(before, after)| after.since(&before));
         let reports: Vec<_> =
             self.roles.into_iter().zip(self.reports).filter_map(|(role, report)| Some((role, report?))).collect();
@@ -169,23 +180,19 @@ impl Instance {
             if interrupt.is_requested() {
                 return Err(Failure::new(FailureKind::Interrupted, "interrupted"));
             }
+            let assignment = self.assignment(entry, setup, role);
+            if is_on_other_host(role, case) {
+                let host =
+                    setup.other_host.as_ref().context("the ends are on two hosts, and no other host is given")?;
+                self.children.0.push(Running::start_on(host, assignment)?);
+                continue;
+            }
             let child = match entry.program(case, role)? {
                 program if setup.traced => Running::start_traced(program, role, dir),
                 Some(program) => Running::start(&program, role, dir),
                 None => Running::start_own(role, dir),
             }?;
             self.children.0.push(child);
-            let assignment = Assignment {
-                protocol: protocol::VERSION,
-                case: Case { mechanism: entry.name_in_program().to_owned(), ..case.clone() },
-                role,
-                window: setup.window,
-                seed: setup.seed,
-                secret: setup.secret,
-                dir: dir.to_owned(),
-                address: protocol::loopback(),
-                cpus: cores(role, case, &setup.cpus),
-            };
             let socket = &self.children.0[index].socket;
             let turns: Vec<_> = self.turns.iter().map(|turns| turns.file().as_fd()).collect();
             protocol::send(socket, &ToChild::Assignment(Box::new(assignment)), &turns)
@@ -194,9 +201,31 @@ impl Instance {
         Ok(())
     }
 
+    fn assignment(&self, entry: &dyn Entry, setup: &Setup, role: Role) -> Assignment {
+        let round_trip_ns = self.round_trip.map_or(0, |round_trip| round_trip.as_nanos() as u64);
+        Assignment {
+            protocol: protocol::VERSION,
+            case: Case { mechanism: entry.name_in_program().to_owned(), ..setup.case.clone() },
+            role,
+            window: setup.window,
+            seed: setup.seed,
+            secret: setup.secret,
+            dir: self.dir.path().to_owned(),
+            address: setup.other_host.as_ref().map_or_else(protocol::loopback, OtherHost::address),
+            // The two hosts do not open and close their windows at the same time, but within a round trip.
+            tail_ns: TAIL_NS + round_trip_ns,
+            cpus: cores(role, &setup.case, &setup.cpus),
+        }
+    }
+
+    /// How much longer than on one host a time-out is.
+    fn allowance(&self) -> Duration {
+        self.round_trip.map_or(Duration::ZERO, |round_trip| round_trip * ROUND_TRIPS)
+    }
+
     /// Handles the children's packets until the ends of all are open.
     fn serve_until_ready(&mut self, interrupt: &mut Interrupt) -> Result<(), Failure> {
-        let deadline = Instant::now() + OPEN_TIMEOUT;
+        let deadline = Instant::now() + OPEN_TIMEOUT + self.allowance();
         while !self.ready.iter().all(|ready| *ready) {
             let senders = self.wait(deadline, interrupt)?;
             if senders.is_empty() && Instant::now() >= deadline {
@@ -218,7 +247,7 @@ impl Instance {
             Window::Count { .. } => setup.count_timeout,
         };
         let started = Instant::now();
-        let deadline = started + window + setup.timeout;
+        let deadline = started + window + setup.timeout + self.allowance();
         let mut lost = LostExchange::new(setup, started);
         loop {
             let until = if self.has_exchange() { deadline.min(lost.next_look()) } else { deadline };
@@ -244,7 +273,8 @@ impl Instance {
     fn exchanges_under_way(&self) -> Option<Vec<(Role, Snapshot)>> {
         let unreported = self.unreported().into_iter().filter(|&index| self.roles[index] != Role::Broker);
         let snapshot = |index: usize| {
-            let process = self.children.0[index].process_id();
+            let process = self.children.0[index].pid()?;
+            let process = process.as_raw_nonzero().get().unsigned_abs();
             Some((self.roles[index], Snapshot::of(process, self.exchanges[index]?).ok()?))
         };
         unreported.map(snapshot).collect()
@@ -359,7 +389,8 @@ impl Instance {
             },
             Some((ToCoordinator::Ready { exchange }, _)) => {
                 self.ready[index] = true;
-                self.exchanges[index] = exchange;
+                // The steps of both sides are needed, and those of another host cannot be read.
+                self.exchanges[index] = exchange.filter(|_| self.round_trip.is_none());
             }
             Some((ToCoordinator::Report(report), _)) => self.reports[index] = Some(report),
             Some((ToCoordinator::EffectiveCapacity { .. }, _)) => {
@@ -373,10 +404,13 @@ impl Instance {
                 return Err(self.failure(FailureKind::Error, &format!("{role}: {error}"), vec![index]));
             }
             None => {
+                let deadline = Instant::now() + EXIT_TIMEOUT + self.allowance();
                 let child = &mut self.children.0[index];
-                let how = child
-                    .wait_until(Instant::now() + EXIT_TIMEOUT)
-                    .map_or_else(|| String::from("closed its socket"), describe);
+                let how = match (child.wait_until(deadline), child.lost()) {
+                    (Some(status), _) => describe(status),
+                    (None, Some(why)) => lost(why),
+                    (None, None) => String::from("closed its socket"),
+                };
                 return Err(self.failure(FailureKind::Crash, &format!("{role} {how} before it reported"), vec![index]));
             }
         }
@@ -416,8 +450,11 @@ impl Instance {
 
     fn send_go(&mut self) -> Result<()> {
         self.published.clear();
-        let start_ns = now_ns() + RUN_UP_NS;
-        for child in &self.children.0 {
+        // The other host starts when this arrives there, by its own clock.
+        let on_the_way_ns = self.round_trip.map_or(0, |round_trip| round_trip.as_nanos() as u64 / 2);
+        let start_ns = now_ns() + RUN_UP_NS + on_the_way_ns;
+        let (here, there): (Vec<_>, Vec<_>) = self.children.0.iter().partition(|child| child.pid().is_some());
+        for child in there.into_iter().chain(here) {
             protocol::send(&child.socket, &ToChild::Go { start_ns }, &[]).with_context(|| child.role.to_string())?;
         }
         Ok(())
@@ -432,11 +469,15 @@ impl Instance {
             // A child that has crashed is found below.
             let _ = protocol::send(&child.socket, &ToChild::Done {}, &[]);
         }
-        let deadline = Instant::now() + EXIT_TIMEOUT;
+        let deadline = Instant::now() + EXIT_TIMEOUT + self.allowance();
         for index in 0..self.children.0.len() {
             let child = &mut self.children.0[index];
             let role = child.role;
             match child.wait_until(deadline) {
+                None if child.lost().is_some() => {
+                    let text = format!("{role} reported, then {}", child.lost().map_or_else(String::new, lost));
+                    return Err(self.failure(FailureKind::Crash, &text, vec![index]));
+                }
                 None => {
                     return Err(self.failure(
                         FailureKind::Hang,
@@ -472,10 +513,15 @@ impl Instance {
         if failure.kind != FailureKind::Error {
             return failure;
         }
+        let reported = Instant::now() + END_REPORT_TIMEOUT + self.allowance();
         let killed = (0..self.children.0.len()).find_map(|index| {
             let child = &mut self.children.0[index];
-            let status = child.is_dying().then(|| child.wait_until(Instant::now() + EXIT_TIMEOUT))??;
-            let how = status.signal().map(|_| describe(status))?;
+            let how = if child.is_dying(reported) {
+                let status = child.wait_until(Instant::now() + EXIT_TIMEOUT)?;
+                status.signal().map(|_| describe(status))?
+            } else {
+                child.lost().map(lost)?
+            };
             Some((index, format!("{} {how}", child.role)))
         });
         match killed {
@@ -499,4 +545,19 @@ impl Instance {
         }
         Failure::new(kind, text)
     }
+}
+
+/// Whether a child runs on the other host.
+fn is_on_other_host(role: Role, case: &Case) -> bool {
+    case.place == Place::OtherHost && matches!(role, Role::Consumer(_))
+}
+
+/// The roles of the children of this host.
+fn on_this_host(roles: &[Role], case: &Case) -> Vec<Role> {
+    roles.iter().copied().filter(|role| !is_on_other_host(*role, case)).collect()
+}
+
+/// What happened to a child of the other host, when the session ended.
+fn lost(why: &str) -> String {
+    format!("was lost, because the session with the other host ended: {why}")
 }

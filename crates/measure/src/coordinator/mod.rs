@@ -4,13 +4,13 @@
 mod account;
 mod calls;
 mod capacities;
-mod children;
+pub(crate) mod children;
 mod failure;
 pub(crate) mod heat;
-mod instance;
+pub(crate) mod instance;
 mod interrupt;
 mod lost_exchange;
-mod placement;
+pub(crate) mod placement;
 mod scratch;
 mod setup;
 

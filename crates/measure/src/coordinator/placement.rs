@@ -8,7 +8,7 @@ use crate::limits::ends;
 /// Each party has its own core as long as there are enough. If there are too few, producers share
 /// some cores and consumers share the others. With two cores, all producers are on the first one,
 /// and all consumers and the broker on the second.
-pub(super) fn cores(role: Role, case: &Case, cpus: &[usize]) -> Vec<Option<usize>> {
+pub(crate) fn cores(role: Role, case: &Case, cpus: &[usize]) -> Vec<Option<usize>> {
     let (producers, consumers) = (case.sending(), case.consumers());
     let parties = match role {
         Role::All => producers + consumers,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::case::Case;
+use crate::hosts::OtherHost;
 use crate::window::Window;
 
 /// The parameters of an instance.
@@ -29,4 +30,6 @@ pub struct Setup {
     /// Whether to count the children's system calls. The times that they measure are then
     /// meaningless.
     pub traced: bool,
+    /// The host on which the consumers run, if the case is between two hosts.
+    pub other_host: Option<OtherHost>,
 }

@@ -240,9 +240,18 @@ fn play(ChildLoops { case, role, executor, loops, lossy, burst }: ChildLoops<'_>
     // If messages may be lost, no party waits for one without a limit.
     let exchange = (case.pattern.is_round_trip() && !lossy).then(|| EXCHANGE.address());
     let start_ns = ctx.rendezvous.ready_with(exchange)?;
-    let pauses = ctx.pauses.clone();
-    let instance =
-        InstanceSetup { case, seed: ctx.seed, secret: ctx.secret, window, start_ns, pauses, usage_party, lossy, burst };
+    let instance = InstanceSetup {
+        case,
+        seed: ctx.seed,
+        secret: ctx.secret,
+        window,
+        tail_ns: ctx.tail_ns,
+        start_ns,
+        pauses: ctx.pauses.clone(),
+        usage_party,
+        lossy,
+        burst,
+    };
     let (reports, received) = mpsc::channel();
     let mut jobs = Vec::new();
     for Loop { role, cpu, run } in loops {

@@ -26,6 +26,7 @@ pub(super) struct InstanceSetup<'a> {
     pub(super) seed: u64,
     pub(super) secret: u64,
     pub(super) window: Window,
+    pub(super) tail_ns: u64,
     pub(super) start_ns: u64,
     pub(super) pauses: Pauses,
     /// The party in whose window the processor time is counted.
@@ -51,12 +52,13 @@ pub(super) struct LoopSetup {
 
 impl LoopSetup {
     pub(super) fn new(instance: &InstanceSetup, role: Role) -> LoopSetup {
-        let InstanceSetup { case, seed, secret, window, start_ns, ref pauses, usage_party, lossy, ref burst } =
+        let InstanceSetup { case, seed, secret, window, tail_ns, start_ns, ref pauses, usage_party, lossy, ref burst } =
             *instance;
         let rules = case.pattern.rules();
         let producer = stream(role);
         let meter =
-            Meter::new(window_of(window, role, case.sending()), start_ns, Some(role) == usage_party, pauses.clone());
+            Meter::new(window_of(window, role, case.sending()), start_ns, Some(role) == usage_party, pauses.clone())
+                .with_tail(tail_ns);
         LoopSetup {
             party: Party {
                 role,

@@ -201,7 +201,7 @@ mod tests {
     use crate::case::{Case, Role};
     use crate::driver::party::InstanceSetup;
     use crate::pauses::Pauses;
-    use crate::window::Window;
+    use crate::window::{TAIL_NS, Window};
 
     #[test]
     fn the_batch_of_a_ping_pong_follows_from_the_median_round_trip_of_the_warm_up() {
@@ -216,6 +216,7 @@ mod tests {
             seed: 1,
             secret: 2,
             window,
+            tail_ns: TAIL_NS,
             start_ns: 0,
             pauses: Pauses::default(),
             usage_party: None,

@@ -17,7 +17,7 @@ use crate::pattern::TURN;
 use crate::pauses::Pauses;
 use crate::protocol::{self, ToChild, ToCoordinator};
 use crate::spec::{Runtime, Scope, Spec, Wait};
-use crate::window::Window;
+use crate::window::{TAIL_NS, Window};
 
 const LEN: usize = 24;
 
@@ -150,7 +150,8 @@ fn play(pattern: Pattern, producers: usize, senders: Senders, messages: u64) -> 
             let rendezvous = Rendezvous::new(theirs, std::env::temp_dir(), crate::protocol::loopback());
             let window = Window::Count { warmup: messages / 10, messages: messages - messages / 10 };
             let cpus = vec![None; if role == Role::Producer(0) { case.sending() } else { 1 }];
-            let mut ctx = Ctx { rendezvous, window, seed: 7, secret: 8, cpus, pauses: Pauses::default() };
+            let mut ctx =
+                Ctx { rendezvous, window, tail_ns: TAIL_NS, seed: 7, secret: 8, cpus, pauses: Pauses::default() };
             (ours, scope.spawn(move || drive::<Memory, Raw>(memory, case, role, &mut ctx).unwrap()))
         });
         let all: Vec<&OwnedFd> = children.iter().map(|(socket, _)| socket).collect();

@@ -16,7 +16,7 @@ use super::exclusion::{Excluded, Why};
 use super::question::Question;
 use crate::args::{Choose, Need};
 use crate::measurement::{random_seed, time_window};
-use crate::with_peers;
+use crate::{hosts, with_peers};
 
 /// A table that shows differences this small gets no more rounds.
 const RESOLUTION: f64 = 0.03;
@@ -50,6 +50,7 @@ impl ShortRun {
     /// If the question does not say how far messages travel, or names an unknown mechanism, or if
     /// no suite has a cell for it.
     pub(super) fn plan(registry: &Registry, args: &Choose, question: &Question) -> Result<ShortRun> {
+        hosts::check_place(args.place.as_slice())?;
         let scopes = scopes(registry, args, question)?;
         let cpus = available_cpus();
         let cells = cells(&scopes, question, cpus.len());
@@ -96,6 +97,7 @@ impl ShortRun {
             slice: Some(SLICE),
             timeout: TIMEOUT,
             count_timeout: COUNT_TIMEOUT,
+            other_host: None,
         };
         Ok(ShortRun { plan: Some(plan), excluded, notes })
     }

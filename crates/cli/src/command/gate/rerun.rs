@@ -42,6 +42,11 @@ const BUDGET: Duration = Duration::from_secs(20 * 60);
 /// Measures both builds. `None` if the user interrupts.
 pub(super) fn run(registry: &Registry, args: &Gate, program: &Path) -> Result<Option<Judgement>> {
     let bench = bench(registry, args)?;
+    if bench.hosts.to.is_some() {
+        bail!(
+            "two builds are not compared between hosts: measure twice with `bench --to`, and give both records to `gate`"
+        );
+    }
     let registry = with_base(registry, program)?;
     let plan = with_enough_rounds(paired(plan(&registry, &bench)?)?, &bench, args.allow);
     let measured = measure(&registry, plan, &bench.out, SystemCalls::NotCounted, View::of(bench.live))?;

@@ -1,0 +1,280 @@
+//! `bench --to` and `peer`, both on this host: sessions over TCP and ssh, and what goes wrong with them.
+
+mod common;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::thread;
+
+use common::{Done, Ground, PROGRAM, Running, wait_for};
+use rustix::process::{Signal, kill_process};
+use serde_json::Value;
+
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+const BENCH: [&str; 6] = ["bench", "network/tcp", "--size=64", "--timeout=60s", "--out=out", "--rounds=1"];
+
+/// A peer on a ground of its own, and where it listens.
+struct Peer {
+    ground: Ground,
+    running: Running,
+    url: String,
+}
+
+impl Peer {
+    fn start(arguments: &[&str]) -> Peer {
+        let ground = Ground::new();
+        fs::write(ground.path("token"), TOKEN).unwrap();
+        let arguments = [&["peer", "--listen=127.0.0.1:0", "--token-file=token"], arguments].concat();
+        let running = Running::start(&ground, &arguments);
+        let printed = ground.path("stdout");
+        let url = wait_for("the peer to listen", || {
+            let text = fs::read_to_string(&printed).ok()?;
+            let (_, url) = text.strip_suffix('\n')?.rsplit_once(" --to ")?;
+            Some(url.to_owned())
+        });
+        Peer { ground, running, url }
+    }
+
+    fn interrupt(self) -> Done {
+        kill_process(self.running.pid(), Signal::INT).expect("the peer is there");
+        self.end()
+    }
+
+    fn end(self) -> Done {
+        let Peer { ground, running, .. } = self;
+        let done = running.end();
+        ground.assert_clean();
+        done
+    }
+}
+
+/// `bench` to this place, with a token.
+fn bench(ground: &Ground, to: &str, token: &str, more: &[&str]) -> Command {
+    let mut command = ground.command(BENCH.iter().chain(&["--to", to]).chain(more));
+    command.env("ESTAFETTE_TOKEN", token);
+    command
+}
+
+fn run(mut command: Command) -> Done {
+    Done::from(command.output().expect("the command starts"))
+}
+
+/// Measures. On a machine so busy that a window saw no message, again with a longer one.
+#[track_caller]
+fn measured(ground: &Ground, command: impl Fn(&str) -> Command) -> Done {
+    for window_ms in [20, 200, 2_000] {
+        let done = run(command(&format!("--window={window_ms}ms")));
+        let too_short = ["choose a longer --window", "no message arrived, while other processes used"];
+        if !too_short.iter().any(|words| done.stderr.contains(words)) {
+            return done.exits(0);
+        }
+        fs::remove_dir_all(ground.path("out")).expect("the folder `out`");
+    }
+    panic!("no message arrives here within 2 s");
+}
+
+fn record(ground: &Ground) -> Value {
+    serde_json::from_slice(&fs::read(ground.record()).unwrap()).unwrap()
+}
+
+#[test]
+fn a_round_trip_is_measured_and_the_record_has_both_hosts() {
+    let (peer, ground) = (Peer::start(&[]), Ground::new());
+    let patterns = "--pattern=ping-pong,stream,duplex";
+    let done = measured(&ground, |window| bench(&ground, &peer.url, TOKEN, &[patterns, window]));
+    assert!(done.stdout.contains("other-host") && done.stdout.contains("Between two hosts: "), "{}", done.stdout);
+    let record = record(&ground);
+    assert_eq!(record["peer"]["address"], peer.url);
+    assert_eq!(record["peer"]["fingerprint"], record["fingerprint"]);
+    assert!(record["peer"]["round_trip_ns"].as_u64() > Some(0));
+    let measured: Vec<_> = record["instances"].as_array().unwrap().iter().collect();
+    assert!(measured.len() >= 3 && measured.iter().all(|one| one["outcome"]["measured"].is_object()), "{measured:?}");
+    assert!(!serde_json::to_string(&record).unwrap().contains(TOKEN));
+    let page = fs::read_to_string(ground.record().with_extension("html")).unwrap();
+    assert!(page.contains("<title>Passing messages between hosts: ") && page.contains(&peer.url), "{page}");
+    let path = ground.record().display().to_string();
+    let markdown = ground.run(["report", &path, "--markdown"]).exits(0).stdout;
+    assert!(markdown.contains("Between two hosts: "), "{markdown}");
+    ground.assert_clean();
+    peer.interrupt().exits(130);
+}
+
+#[test]
+fn a_wrong_token_and_none_are_refused_and_the_next_session_works() {
+    let (peer, ground) = (Peer::start(&[]), Ground::new());
+    let wrong = run(bench(&ground, &peer.url, &TOKEN.replace('0', "1"), &[])).exits(2);
+    assert!(wrong.stderr.contains("refuses the token"), "{}", wrong.stderr);
+    let none = run(ground.command(BENCH.iter().chain(&["--to", &peer.url]))).exits(2);
+    assert!(none.stderr.contains("ESTAFETTE_TOKEN"), "{}", none.stderr);
+    let short = run(bench(&ground, &peer.url, "short", &[])).exits(2);
+    assert!(short.stderr.contains("openssl rand"), "{}", short.stderr);
+    measured(&ground, |window| bench(&ground, &peer.url, TOKEN, &["--pattern=ping-pong", window]));
+    assert!(peer.interrupt().exits(130).stderr.contains("it has a wrong token"));
+}
+
+#[test]
+fn a_port_without_a_peer_is_an_error_with_a_remedy() {
+    let ground = Ground::new();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let url = format!("tcp://{}", listener.local_addr().unwrap());
+    // Something answers, but is no peer.
+    let answering = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 1024]);
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        // Something is there, and says nothing.
+        listener.accept().unwrap()
+    });
+    let http = run(bench(&ground, &url, TOKEN, &[])).exits(2);
+    assert!(http.stderr.contains("no Estafette peer answers there"), "{}", http.stderr);
+    let silent = run(bench(&ground, &url, TOKEN, &[])).exits(2);
+    assert!(silent.stderr.contains("does not answer in time"), "{}", silent.stderr);
+    drop(answering.join().unwrap());
+    let nothing = run(bench(&ground, &url, TOKEN, &[])).exits(2);
+    assert!(nothing.stderr.contains("estafette peer --listen"), "{}", nothing.stderr);
+    ground.assert_clean();
+}
+
+/// Starts a run that does not end by itself, and waits until it measures.
+fn endless(ground: &Ground, peer: &Peer) -> Running {
+    fs::write(ground.path("token"), TOKEN).unwrap();
+    let more = ["--rounds=1000", "--pattern=ping-pong", "--window=20ms", "--token-file=token", "--to", &peer.url];
+    let running = Running::start(ground, &[&BENCH[..5], &more].concat());
+    // A child of the peer: its session has begun to measure.
+    wait_for("a child of the peer", || (peer.ground.processes().len() > 1).then_some(()));
+    running
+}
+
+#[test]
+fn a_killed_peer_ends_the_run_with_the_reason() {
+    let (peer, ground) = (Peer::start(&[]), Ground::new());
+    let running = endless(&ground, &peer);
+    kill_process(peer.running.pid(), Signal::KILL).unwrap();
+    let done = running.end().exits(2);
+    assert!(done.stderr.contains("the session with"), "{}", done.stderr);
+    ground.assert_clean();
+    wait_for("the end of the peer's children", || peer.ground.processes().is_empty().then_some(()));
+}
+
+#[test]
+fn an_interrupt_here_ends_the_children_there() {
+    let (peer, ground) = (Peer::start(&["--once"]), Ground::new());
+    let running = endless(&ground, &peer);
+    kill_process(running.pid(), Signal::INT).unwrap();
+    running.end().exits(130);
+    ground.assert_clean();
+    peer.end().exits(0);
+}
+
+#[test]
+fn an_interrupt_of_the_peer_ends_its_children_and_the_run() {
+    let (peer, ground) = (Peer::start(&[]), Ground::new());
+    let running = endless(&ground, &peer);
+    kill_process(peer.running.pid(), Signal::INT).unwrap();
+    peer.end().exits(130);
+    running.end().exits(2);
+    ground.assert_clean();
+}
+
+#[test]
+fn a_second_coordinator_is_told_that_the_peer_is_busy() {
+    let (peer, ground, other) = (Peer::start(&["--once"]), Ground::new(), Ground::new());
+    let running = endless(&ground, &peer);
+    let busy = run(bench(&other, &peer.url, TOKEN, &[])).exits(2);
+    assert!(busy.stderr.contains("busy with another session"), "{}", busy.stderr);
+    kill_process(running.pid(), Signal::INT).unwrap();
+    running.end().exits(130);
+    peer.end().exits(0);
+}
+
+/// A folder with a program `ssh` that runs the command here.
+fn ssh(ground: &Ground, script: &str) -> String {
+    let folder = ground.path("bin");
+    fs::create_dir(&folder).unwrap();
+    let file = folder.join("ssh");
+    fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default())
+}
+
+#[test]
+fn a_session_over_ssh_is_measured_and_no_user_is_recorded() {
+    let ground = Ground::new();
+    // The last argument is the command.
+    let path = ssh(
+        &ground,
+        "echo \"$@\" > arguments; for last; do :; done\nSSH_CONNECTION='127.0.0.1 1 127.0.0.1 22' exec sh -c \"$last\"",
+    );
+    let arguments = ["--to", "ssh://somebody@box:2222", "--peer-command", PROGRAM];
+    measured(&ground, |window| {
+        let mut command = ground.command(BENCH.iter().chain(&arguments).chain(&["--pattern=ping-pong", window]));
+        command.env("PATH", &path);
+        command
+    });
+    let arguments = fs::read_to_string(ground.path("arguments")).unwrap();
+    assert!(arguments.contains("-p 2222 -- somebody@box "), "{arguments}");
+    let record = record(&ground);
+    assert_eq!(record["peer"]["address"], "ssh://box:2222");
+    assert!(!serde_json::to_string(&record).unwrap().contains("somebody"));
+    fs::remove_dir_all(ground.path("bin")).unwrap();
+    ground.assert_clean();
+}
+
+#[test]
+fn what_fails_at_ssh_is_explained() {
+    for (script, expected) in
+        [("exit 255", "ssh failed"), ("exit 127", "--peer-command"), ("echo Welcome", "not a packet of a session")]
+    {
+        let ground = Ground::new();
+        let path = ssh(&ground, script);
+        let mut command = ground.command(BENCH.iter().chain(&["--to=ssh://box"]));
+        let done = run({
+            command.env("PATH", path);
+            command
+        })
+        .exits(2);
+        assert!(done.stderr.contains(expected), "{script}: {}", done.stderr);
+    }
+}
+
+#[test]
+fn options_that_contradict_each_other_are_errors() {
+    let ground = Ground::new();
+    for (arguments, expected) in [
+        (&["bench", "ipc", "--to=ssh://box"][..], "name the suite net"),
+        (&["bench", "process/pipe", "--to=ssh://box"], "does not cross to another host"),
+        (&["bench", "net", "--to=ssh://box", "--place=free"], "leave it out with --to"),
+        (&["bench", "net", "--to=box"], "tcp://HOST:PORT"),
+        (&["bench", "net", "--place=other-host"], "needs another host"),
+        (&["ping", "network/tcp", "--place=other-host"], "needs another host"),
+        (&["bench", "net", "--peer-command=x"], "--to"),
+        (&["bench", "net", "--to=tcp://box:1", "--peer-command=x"], "for --to ssh://"),
+        (&["bench", "network/tcp", "--pattern=same-thread", "--to=tcp://box:1"], "not measured between hosts"),
+        (&["bench", "network/tcp", "--pattern=stream", "--load=10k/s", "--to=tcp://box:1"], "two hosts have two"),
+        (&["peer"], "--listen"),
+        (&["peer", "--stdio"], "--peer-address"),
+    ] {
+        let mut command = ground.command(arguments);
+        let done = run({
+            command.env_remove("SSH_CONNECTION");
+            command
+        })
+        .exits(2);
+        assert!(done.stderr.contains(expected), "{arguments:?}: {}", done.stderr);
+    }
+}
+
+#[test]
+fn instances_between_hosts_are_measured_in_whole_windows() {
+    let (peer, ground) = (Peer::start(&[]), Ground::new());
+    let arguments = ["--pattern=stream", "--slice=2ms", "--json"];
+    let done = measured(&ground, |window| bench(&ground, &peer.url, TOKEN, &[&arguments[..], &[window]].concat()));
+    let record = done.json();
+    // Whole windows, one after the other.
+    assert!(record["instances"].as_array().unwrap().iter().all(|one| one["heat"].is_null()), "{record}");
+    assert!(record.get("heats").is_none(), "{record}");
+    peer.interrupt().exits(130);
+}

@@ -1,0 +1,40 @@
+//! A session between two hosts: the consumers of each instance run on the other host, the producers
+//! and brokers on this one.
+//!
+//! [`frame`] writes and reads packets over any byte stream, [`packet`] has their types, [`remote`] is
+//! the coordinator's side, [`peer`] the side that serves it. This module knows neither TLS nor ssh:
+//! whoever opens a session brings its byte stream as a [`Link`], and has checked who is at its other
+//! end.
+//!
+//! The measured messages do not pass through the session. The ends connect to each other directly.
+
+mod frame;
+mod packet;
+pub mod peer;
+pub mod remote;
+mod report;
+
+use std::fmt;
+use std::io::{Read, Write};
+
+pub use self::packet::{Hello, refuse};
+pub use self::remote::OtherHost;
+
+/// A connection to the other host, as two halves that two threads use at the same time.
+pub struct Link {
+    /// Receives bytes. Blocks until there are some; 0 bytes are the end of the session.
+    pub reader: Box<dyn Read + Send>,
+    /// Sends bytes. Blocks while the other host does not receive.
+    pub writer: Box<dyn Write + Send>,
+    /// Closes the connection, so that a blocked read returns.
+    pub close: Box<dyn FnOnce() + Send>,
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Link")
+    }
+}
+
+#[cfg(test)]
+mod tests;
