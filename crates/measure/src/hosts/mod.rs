@@ -1,8 +1,8 @@
 //! A session between two hosts: the consumers of each instance run on the other host, the producers
 //! and brokers on this one.
 //!
-//! [`frame`] writes and reads packets over any byte stream, [`packet`] has their types, [`remote`] is
-//! the coordinator's side, [`peer`] the side that serves it. This module knows neither TLS nor ssh:
+//! `frame` writes and reads packets over any byte stream, `packet` has their types, `remote` is
+//! the coordinator's side, `peer` the side that serves it. This module knows neither TLS nor ssh:
 //! whoever opens a session brings its byte stream as a [`Link`], and has checked who is at its other
 //! end.
 //!
