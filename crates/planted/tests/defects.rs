@@ -253,7 +253,8 @@ fn a_mechanism_of_which_no_instance_counts_is_no_success() {
     assert!(!cases.is_empty() && cases.iter().all(|case| none_counts(&case.outcomes)), "{}", run.stderr);
     assert_eq!((run.code, run.survivors), (Some(2), Vec::new()), "{}", run.stderr);
     let lines: Vec<&str> = run.stderr.lines().filter(|line| line.starts_with("warning: task/busy in ")).collect();
-    let has_reason = |line: &&str| line.contains(": all instances (") && line.ends_with(" late before they were sent");
+    // That messages were late, or on a busy machine also that the hypervisor or other programs took the time.
+    let has_reason = |line: &&str| line.contains(": all instances (") && line.contains(" were discarded: ");
     assert!(!lines.is_empty() && lines.iter().all(has_reason), "{}", run.stderr);
 
     // In a single round, a quick look, it is a warning only.
