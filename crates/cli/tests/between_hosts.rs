@@ -90,11 +90,6 @@ fn a_round_trip_is_measured_and_the_record_has_both_hosts() {
     assert_eq!(record["peer"]["address"], peer.url);
     assert_eq!(record["peer"]["fingerprint"], record["fingerprint"]);
     assert!(record["peer"]["round_trip_ns"].as_u64() > Some(0));
-    let link = &record["peer"]["link"];
-    assert!(
-        link["rate_4_bytes_per_s"].as_f64() > Some(0.0) && link["round_trip_fastest_ns"].as_f64() > Some(0.0),
-        "{link}"
-    );
     let measured: Vec<_> = record["instances"].as_array().unwrap().iter().collect();
     assert!(measured.len() >= 3 && measured.iter().all(|one| one["outcome"]["measured"].is_object()), "{measured:?}");
     assert!(!serde_json::to_string(&record).unwrap().contains(TOKEN));
