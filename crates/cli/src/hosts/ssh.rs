@@ -17,7 +17,7 @@ use crate::args::ToHost;
 const EXIT_TIMEOUT: Duration = Duration::from_secs(3);
 /// The command that starts the program on the other host, unless another is given.
 const PEER_COMMAND: &str = "estafette";
-/// The variable in which sshd tells a program the two ends of its connection.
+/// The variable that sshd sets to the two addresses of its connection.
 pub(crate) const CONNECTION: &str = "SSH_CONNECTION";
 
 /// Opens a session. ssh may ask the user for a password, so this has no time-out.

@@ -99,7 +99,7 @@ pub(crate) struct Door {
     config: Arc<ServerConfig>,
     /// The address at which the measured programs listen, if it is not the one of the session.
     address: Option<IpAddr>,
-    /// Whether there is a session. Others are told so.
+    /// Whether there is a session. Then others are refused.
     is_busy: AtomicBool,
     /// The number of connections that have not greeted yet.
     opening: AtomicUsize,
@@ -165,7 +165,7 @@ impl Door {
         }
     }
 
-    /// Checks a coordinator and greets it. `None` if there is a session already, of which it is told.
+    /// Checks a coordinator and greets it. `None` if it is refused because there is a session already.
     fn admit(&self, stream: TcpStream, from: SocketAddr) -> Result<Option<Accepted>> {
         prepare(&stream)?;
         let at = self.address.map_or_else(|| stream.local_addr().map(|at| at.ip()), Ok)?;

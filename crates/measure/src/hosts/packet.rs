@@ -44,7 +44,7 @@ pub struct Hello {
     pub fingerprint: Fingerprint,
     /// The address at which this side listens for the measured messages, if it knows it.
     pub address: Option<IpAddr>,
-    /// The address of the other side, if this side knows it better. ssh tells it to the peer only.
+    /// The address of the other side, if this side knows it better. Over ssh only the peer knows it.
     pub address_of_other: Option<IpAddr>,
 }
 
@@ -188,8 +188,8 @@ pub(super) fn greet(link: &mut Link, ours: &Hello) -> Result<Hello> {
     }
 }
 
-/// The peer's greeting: returns the coordinator's and sends `ours`. If the versions differ, it tells
-/// the coordinator so.
+/// The peer's greeting: returns the coordinator's and sends `ours`. If the versions differ, it
+/// refuses the session.
 ///
 /// # Errors
 /// When the coordinator is no coordinator or has another version.
@@ -210,7 +210,7 @@ pub(super) fn receive_greeting(link: &mut Link, ours: &Hello) -> Result<Hello> {
     }
 }
 
-/// Tells a coordinator that there is no session, and why. The text names the remedy.
+/// Refuses a session. `reason` is for the user and names the remedy.
 pub fn refuse(link: &mut Link, reason: &str) {
     // Its greeting is read first: closing a socket with unread data would discard the answer.
     let _ = frame::read::<ToPeer>(&mut link.reader);

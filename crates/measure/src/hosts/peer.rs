@@ -59,7 +59,7 @@ pub struct Greeted {
 }
 
 /// Greets the coordinator at the other end of `link`. Blocks until it does: the link's reader has a
-/// time-out if it needs one. If the versions differ, the coordinator is told so.
+/// time-out if it needs one. If the versions differ, the session is refused.
 ///
 /// # Errors
 /// When the other side is no coordinator or has another version.
