@@ -64,7 +64,7 @@ impl<S> Batch<S> {
         let route = shared.route(to.key);
         let frames = match &route {
             Some(Route::Stream(connection)) => connection.frames(),
-            Some(Route::Datagrams(socket)) => Frames::datagrams(socket.most()),
+            Some(Route::Datagrams(socket)) => Frames::datagrams(socket.max_len()),
             None => Frames::closed(),
         };
         Batch { shared, to, route, frames, may_be_queued: false }
@@ -116,7 +116,7 @@ impl<S> Batch<S> {
         if self.route.is_none() {
             return self.shared.outcome_without_route(self.to.key);
         }
-        if len > self.frames.most() {
+        if len > self.frames.max_message() {
             return Outcome::TooLarge;
         }
         if self.frames.is_full_for(len) {
@@ -140,7 +140,7 @@ impl<S> Batch<S> {
     }
 
     /// How many bytes are collected before the batch is sent automatically.
-    pub fn most(&self) -> usize {
+    pub fn limit(&self) -> usize {
         self.frames.limit()
     }
 

@@ -26,19 +26,19 @@ pub(crate) struct Socket {
     /// Set if writability has to be requested from epoll.
     switch: OnceLock<WritableSwitch>,
     /// The longest datagram that is sent, in bytes.
-    most: usize,
+    max_len: usize,
     /// The user has closed it: nothing more is sent.
     closed: AtomicBool,
     pub(crate) tally: SocketTally,
 }
 
 impl Socket {
-    pub(crate) fn new(datagrams: Box<dyn Datagrams>, most: usize) -> Socket {
+    pub(crate) fn new(datagrams: Box<dyn Datagrams>, max_len: usize) -> Socket {
         Socket {
             datagrams,
             waits: Mutex::new(false),
             switch: OnceLock::new(),
-            most,
+            max_len,
             closed: AtomicBool::new(false),
             tally: SocketTally::default(),
         }
@@ -54,8 +54,8 @@ impl Socket {
         self.closed.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn most(&self) -> usize {
-        self.most
+    pub(crate) fn max_len(&self) -> usize {
+        self.max_len
     }
 
     /// Called when epoll reports writability. Returns whether a sender waits for it.
@@ -115,7 +115,7 @@ impl Socket {
         if self.closed.load(Ordering::Relaxed) {
             return Outcome::Closed;
         }
-        if datagram.len() > self.most {
+        if datagram.len() > self.max_len {
             return Outcome::TooLarge;
         }
         match self.attempt(|| self.datagrams.send(datagram, to)) {

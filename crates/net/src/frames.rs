@@ -21,7 +21,7 @@ pub(crate) struct Frames {
     end: usize,
     shape: Shape,
     /// The longest message, in bytes.
-    most: usize,
+    max_message: usize,
 }
 
 /// How many bytes and messages are collected: the bytes are the lower 40 bits. A message adds to both
@@ -65,27 +65,27 @@ enum Shape {
 }
 
 impl Frames {
-    pub(crate) fn of(framing: Framing, most: usize) -> Frames {
+    pub(crate) fn of(framing: Framing, max_message: usize) -> Frames {
         Frames::new(
             match framing {
                 Framing::Raw => Shape::Bare,
                 Framing::Length => Shape::Length,
                 Framing::WebSocket(side) => Shape::WebSocket((side == Side::Client).then(Keys::many)),
             },
-            most,
+            max_message,
         )
     }
 
-    pub(crate) fn datagrams(most: usize) -> Frames {
-        Frames::new(Shape::Datagrams(Vec::new()), most)
+    pub(crate) fn datagrams(max_message: usize) -> Frames {
+        Frames::new(Shape::Datagrams(Vec::new()), max_message)
     }
 
     pub(crate) fn closed() -> Frames {
         Frames::new(Shape::Closed, usize::MAX)
     }
 
-    fn new(shape: Shape, most: usize) -> Frames {
-        Frames { bytes: Vec::new(), collected: Collected(0), end: 0, shape, most }
+    fn new(shape: Shape, max_message: usize) -> Frames {
+        Frames { bytes: Vec::new(), collected: Collected(0), end: 0, shape, max_message }
     }
 
     /// Appends a message of `len` bytes, which `write` fills in, if there is space for it.
@@ -106,20 +106,22 @@ impl Frames {
 
     #[inline(always)]
     fn push_within<W: FnOnce(&mut [u8])>(&mut self, end: usize, len: usize, write: W) -> Result<(), W> {
-        let Frames { bytes, collected, shape, most, .. } = self;
-        let Some(room) = bytes.get_mut(collected.bytes()..end).filter(|_| len <= *most) else { return Err(write) };
+        let Frames { bytes, collected, shape, max_message, .. } = self;
+        let Some(space) = bytes.get_mut(collected.bytes()..end).filter(|_| len <= *max_message) else {
+            return Err(write);
+        };
         let mut key = None;
         let head = match shape {
             Shape::Bare => 0,
             Shape::Length => {
-                let Some(head) = room.first_chunk_mut() else { return Err(write) };
+                let Some(head) = space.first_chunk_mut() else { return Err(write) };
                 *head = length::bytes(len as u32);
                 head.len()
             }
             Shape::WebSocket(keys) => {
-                let Some(head) = websocket::binary(room, len, keys.is_some()) else { return Err(write) };
+                let Some(head) = websocket::binary(space, len, keys.is_some()) else { return Err(write) };
                 if let Some(keys) = keys {
-                    let (Some(place), Some(next)) = (head.last_chunk_mut(), keys.at_hand()) else { return Err(write) };
+                    let (Some(place), Some(next)) = (head.last_chunk_mut(), keys.try_next()) else { return Err(write) };
                     *place = next;
                     key = Some(next);
                 }
@@ -128,7 +130,7 @@ impl Frames {
             Shape::Datagrams(lengths) if lengths.len() < MAX_DATAGRAMS => 0,
             Shape::Datagrams(_) | Shape::Closed => return Err(write),
         };
-        let Some(message) = room.get_mut(head..).and_then(|room| room.get_mut(..len)) else { return Err(write) };
+        let Some(message) = space.get_mut(head..).and_then(|space| space.get_mut(..len)) else { return Err(write) };
         // The message counts only once it is complete: if `write` panics, it is not sent.
         write(message);
         if let Some(key) = key {
@@ -183,8 +185,8 @@ impl Frames {
     }
 
     /// The longest message that is accepted.
-    pub(crate) fn most(&self) -> usize {
-        self.most
+    pub(crate) fn max_message(&self) -> usize {
+        self.max_message
     }
 
     /// How many messages are collected.

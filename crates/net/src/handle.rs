@@ -150,9 +150,9 @@ impl<S> Handle<S> {
         let address: Address = address.try_into()?;
         self.shared.check_running()?;
         self.shared.transport(&address)?;
-        let most = self.shared.limits.connections;
-        if self.shared.connections() >= most {
-            return Err(Error::TooMany(most));
+        let limit = self.shared.limits.connections;
+        if self.shared.connections() >= limit {
+            return Err(Error::TooMany(limit));
         }
         let failed = |source| Error::Io { doing: "connecting to", address: address.clone(), source };
         self.shared.tunnel(&address, options).map_err(failed)?;

@@ -402,8 +402,8 @@ impl Incoming {
                 buffer.copy_within(window.start..window.end, 0);
                 (window.start, window.end) = (0, window.end - window.start);
             }
-            let most = window.budget.min(self.read_size as usize);
-            let end = buffer.len().min(window.end + most);
+            let max_read = window.budget.min(self.read_size as usize);
+            let end = buffer.len().min(window.end + max_read);
             &mut buffer[window.end..end]
         };
         let capacity = space.len();

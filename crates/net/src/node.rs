@@ -199,7 +199,7 @@ impl<S> Node<S> {
     fn turn(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.signals();
         if !self.outbox.is_empty() || !self.turns.is_empty() {
-            self.look()?;
+            self.poll_now()?;
         } else if !self.try_last()? {
             let since = self.clock;
             self.sleep(timeout)?;
@@ -233,14 +233,14 @@ impl<S> Node<S> {
             return Ok(false);
         };
         if read.polls {
-            self.look()?;
+            self.poll_now()?;
         }
         self.will_read(read.index);
         Ok(true)
     }
 
     /// Polls epoll without waiting.
-    fn look(&mut self) -> io::Result<()> {
+    fn poll_now(&mut self) -> io::Result<()> {
         self.polling.polls(self.clock);
         self.backend.wait(Some(Duration::ZERO), &mut self.ready)
     }

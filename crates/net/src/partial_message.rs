@@ -98,8 +98,8 @@ impl PartialMessage {
     }
 
     /// The space behind what is here, at most `most` bytes of it.
-    pub(crate) fn space(&mut self, most: usize) -> &mut [u8] {
-        let end = self.bytes.len().min(self.filled.saturating_add(most));
+    pub(crate) fn space(&mut self, max: usize) -> &mut [u8] {
+        let end = self.bytes.len().min(self.filled.saturating_add(max));
         &mut self.bytes[self.filled..end]
     }
 

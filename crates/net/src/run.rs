@@ -16,21 +16,21 @@ pub(crate) struct Run {
     rule: Rule,
     rest: Range<usize>,
     /// How many messages it may deliver, and how many of them are left.
-    most: u32,
+    max_messages: u32,
     left: u32,
     /// How many of the delivered ones were counted: [`Run::take_uncounted`].
     counted: u32,
 }
 
 impl Run {
-    /// A run of at most `most` messages.
-    pub(crate) fn new(from: Endpoint, rule: Rule, rest: Range<usize>, most: u32) -> Run {
-        Run { from, rule, rest, most, left: most, counted: 0 }
+    /// A run of at most `max_messages` messages.
+    pub(crate) fn new(from: Endpoint, rule: Rule, rest: Range<usize>, max_messages: u32) -> Run {
+        Run { from, rule, rest, max_messages, left: max_messages, counted: 0 }
     }
 
     /// How many messages were delivered.
     pub(crate) fn delivered(&self) -> u32 {
-        self.most - self.left
+        self.max_messages - self.left
     }
 
     /// The start of what was not delivered.

@@ -16,30 +16,30 @@ pub(crate) enum Found {
 
 /// Decodes a stream that arrives in pieces of these sizes; the last piece is the rest.
 pub(crate) fn read(mut decoder: Decoder, stream: &[u8], pieces: &[usize]) -> (Vec<Found>, Result<(), Fault>) {
-    let (mut held, mut found, mut rest) = (Vec::new(), Vec::new(), stream);
+    let (mut buffered, mut found, mut rest) = (Vec::new(), Vec::new(), stream);
     for piece in pieces.iter().copied().chain([usize::MAX]) {
         let (now, later) = rest.split_at(piece.min(rest.len()));
-        held.extend_from_slice(now);
+        buffered.extend_from_slice(now);
         rest = later;
-        while !held.is_empty() {
-            let step = match decoder.decode(&mut held) {
+        while !buffered.is_empty() {
+            let step = match decoder.decode(&mut buffered) {
                 Ok(step) => step,
                 Err(fault) => return (found, Err(fault)),
             };
             match step.item {
                 Item::Partial { need } if step.consumed == 0 => {
-                    assert!(need > held.len(), "it waits for {need} bytes, and has {}", held.len());
+                    assert!(need > buffered.len(), "it waits for {need} bytes, and has {}", buffered.len());
                     break;
                 }
                 Item::Partial { .. } => {}
-                Item::Message { at, kind } => found.push(Found::Message(kind, held[at].to_vec())),
+                Item::Message { at, kind } => found.push(Found::Message(kind, buffered[at].to_vec())),
                 Item::Assembled { kind } => found.push(Found::Message(kind, std::mem::take(decoder.assembled()))),
-                Item::Ping { at } => found.push(Found::Ping(held[at].to_vec())),
+                Item::Ping { at } => found.push(Found::Ping(buffered[at].to_vec())),
                 Item::Pong => found.push(Found::Pong),
                 Item::Close(close) => found.push(Found::Close(close)),
                 Item::Open { reply, .. } => found.push(Found::Open(reply)),
             }
-            held.drain(..step.consumed);
+            buffered.drain(..step.consumed);
         }
     }
     (found, Ok(()))

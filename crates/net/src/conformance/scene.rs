@@ -180,7 +180,7 @@ impl<'a> Scene<'a> {
                 let before = self.side(from).count(&Seen::Drained(to));
                 match self.side(from).handle.send(to, message) {
                     Outcome::Sent | Outcome::Queued => break,
-                    Outcome::Full => self.until("room after a send was refused", |server, client| {
+                    Outcome::Full => self.until("space after a send was refused", |server, client| {
                         from.of(server, client).count(&Seen::Drained(to)) > before
                     }),
                     other => self.broken(format_args!("a send returned {other:?}")),

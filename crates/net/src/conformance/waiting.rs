@@ -88,7 +88,7 @@ fn send_until_full(scene: &Scene<'_>, sent: &mut Vec<Vec<u8>>, send: impl Fn(&[u
 
 /// Waits with a node. Returns the number of events, and what its thread spent.
 fn measure_wait(side: &mut Side, time: Duration) -> (usize, Usage) {
-    let usage = || Usage::of_this_thread().expect("the system tells what a thread has spent");
+    let usage = || Usage::of_this_thread().expect("the system reports what a thread has spent");
     let before = usage();
     let events = side.node.poll(Some(time), |_| {}).expect("a node can wait, whatever its peers do");
     (events, usage() - before)

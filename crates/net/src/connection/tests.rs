@@ -51,9 +51,9 @@ fn replies_to_pings_stay_within_the_queue_limits() {
         assert!((frame..=limits.queue + frame).contains(&waits), "{waits} bytes wait at one");
     }
     // A reply may be queued while the queue is empty, beyond the total limit.
-    let most = limits.total_queued_bytes + frame * (connections.len() + 1);
+    let max_queued = limits.total_queued_bytes + frame * (connections.len() + 1);
     let all = totals.queued.load(Ordering::Relaxed);
-    assert!((limits.total_queued_bytes..=most).contains(&all), "{all} bytes wait at all");
+    assert!((limits.total_queued_bytes..=max_queued).contains(&all), "{all} bytes wait at all");
 }
 
 /// A link that accepts whole writes, or fails.

@@ -63,13 +63,13 @@ impl<S> Node<S> {
         if self.deliver_run(&mut on_event, &mut count).is_break() {
             return Ok(count);
         }
-        let mut next = if count == 0 { self.advance(timeout)? } else { self.at_hand() };
+        let mut next = if count == 0 { self.advance(timeout)? } else { self.next_ready() };
         while let Some(found) = next {
             count += 1;
             if on_event(self.make_event(found)).is_break() || self.deliver_run(&mut on_event, &mut count).is_break() {
                 break;
             }
-            next = self.at_hand();
+            next = self.next_ready();
         }
         Ok(count)
     }
@@ -179,7 +179,7 @@ impl<S> Node<S> {
         let mut until = None;
         let mut waited = false;
         loop {
-            if let Some(next) = self.at_hand() {
+            if let Some(next) = self.next_ready() {
                 return Ok(Some(next));
             }
             self.complete_shutdown();
@@ -204,7 +204,7 @@ impl<S> Node<S> {
     }
 
     /// Returns the next event that needs no further poll of the descriptors.
-    pub(super) fn at_hand(&mut self) -> Option<Next<S>> {
+    pub(super) fn next_ready(&mut self) -> Option<Next<S>> {
         if self.must_close() {
             // A turn may have lasted for seconds, and commands begin periods of time.
             self.clock = Instant::now();
@@ -234,7 +234,7 @@ impl<S> Node<S> {
                     self.end_slice_if_others_wait();
                     continue;
                 }
-                if let Some(next) = self.read_on(index, window) {
+                if let Some(next) = self.continue_read(index, window) {
                     return Some(next);
                 }
             } else {

@@ -89,19 +89,19 @@ mod tests {
     struct Slow {
         answers: mpsc::Sender<io::Result<Vec<SocketAddr>>>,
         asked: Arc<AtomicUsize>,
-        most: Arc<AtomicUsize>,
+        max_at_once: Arc<AtomicUsize>,
     }
 
     fn slow(limits: Limits) -> (Node<()>, Slow) {
         let mut node = Node::with_limits(limits).unwrap();
         let (answers, results) = mpsc::channel();
         let results = Mutex::new(results);
-        let (asked, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let slow = Slow { answers, asked: asked.clone(), most: most.clone() };
+        let (asked, max_at_once) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let slow = Slow { answers, asked: asked.clone(), max_at_once: max_at_once.clone() };
         let shared = Arc::get_mut(&mut node.shared).expect("nobody has a handle yet");
         let lookups = Arc::get_mut(&mut shared.lookups).expect("no thread was started yet");
         lookups.resolver = Arc::new(move |_, _| {
-            most.fetch_max(asked.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            max_at_once.fetch_max(asked.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             // A test that ended without a reply has dropped the sender.
             let answer = results.lock().unwrap().recv().unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into()));
             asked.fetch_sub(1, Ordering::SeqCst);
@@ -113,7 +113,7 @@ mod tests {
     impl Slow {
         fn until_asked(&self, names: usize) {
             let begun = Instant::now();
-            while self.most.load(Ordering::SeqCst) < names {
+            while self.max_at_once.load(Ordering::SeqCst) < names {
                 assert!(begun.elapsed() < PATIENCE, "never asked");
                 std::thread::yield_now();
             }
@@ -288,7 +288,7 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
-        assert_eq!(slow.most.load(Ordering::SeqCst), 8);
+        assert_eq!(slow.max_at_once.load(Ordering::SeqCst), 8);
         assert_eq!(handle.shared.count(), 0);
     }
 }

@@ -349,7 +349,7 @@ mod tests {
         // The node reads before epoll has reported what has arrived.
         handle.resume(endpoint);
         node.commands();
-        assert!(node.at_hand().is_none());
+        assert!(node.next_ready().is_none());
         let mut request = [0; 10];
         while stream.read_exact(&mut request).is_err() {
             assert!(node.next(Some(Duration::ZERO)).unwrap().is_none());

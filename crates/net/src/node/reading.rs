@@ -82,7 +82,7 @@ impl<S> Node<S> {
             return true;
         }
         // The turn ends if epoll fails, and the next one reports it.
-        if self.shared.has_work(now) || self.look().is_err() {
+        if self.shared.has_work(now) || self.poll_now().is_err() {
             return true;
         }
         self.handle_readiness();
@@ -113,7 +113,7 @@ impl<S> Node<S> {
     }
 
     /// Continues a read that paused to deliver a message.
-    pub(super) fn read_on(&mut self, index: usize, mut window: Window) -> Option<Next<S>> {
+    pub(super) fn continue_read(&mut self, index: usize, mut window: Window) -> Option<Next<S>> {
         match self.entries.get_mut(index) {
             Some(Some(Entry::Stream(incoming))) => {
                 let progress = incoming.advance(&mut self.reader.buffer, &mut window, &self.shared.limits, self.clock);

@@ -234,8 +234,8 @@ impl<S> Shared<S> {
     }
 
     pub(crate) fn begin_datagrams(&self, datagrams: Box<dyn Datagrams>) -> io::Result<Key> {
-        let most = datagrams.most().min(self.limits.message);
-        let socket = Arc::new(Socket::new(datagrams, most));
+        let max_len = datagrams.max_len().min(self.limits.message);
+        let socket = Arc::new(Socket::new(datagrams, max_len));
         let key = self.insert(Resource::Datagrams(socket.clone()));
         let on_request = socket.datagrams.writable_on_request();
         if on_request {

@@ -131,7 +131,7 @@ fn named(name: &str) -> Option<Address> {
 /// One direction of a connection.
 struct Pipe {
     bytes: VecDeque<u8>,
-    most: usize,
+    capacity: usize,
     /// The writer has found it full and waits.
     full: bool,
     /// The writer writes no more.
@@ -141,8 +141,9 @@ struct Pipe {
 }
 
 impl Pipe {
-    fn new(most: usize) -> Arc<Mutex<Pipe>> {
-        let pipe = Pipe { bytes: VecDeque::new(), most: most.max(1), full: false, ended: false, deserted: false };
+    fn new(capacity: usize) -> Arc<Mutex<Pipe>> {
+        let pipe =
+            Pipe { bytes: VecDeque::new(), capacity: capacity.max(1), full: false, ended: false, deserted: false };
         Arc::new(Mutex::new(pipe))
     }
 }
@@ -160,8 +161,8 @@ struct End {
 }
 
 /// Creates both ends of a connection: the connecting one and the accepted one.
-fn pair(most: usize, name: &str) -> io::Result<(End, End)> {
-    let (forward, reply) = (Pipe::new(most), Pipe::new(most));
+fn pair(capacity: usize, name: &str) -> io::Result<(End, End)> {
+    let (forward, reply) = (Pipe::new(capacity), Pipe::new(capacity));
     let (ours, theirs) = (Arc::new(Bell::new()?), Arc::new(Bell::new()?));
     let end = |reads: &Arc<_>, writes: &Arc<_>, bell: &Arc<_>, other: &Arc<_>, accepted| End {
         reads: Arc::clone(reads),
@@ -188,10 +189,10 @@ impl Link for End {
         let mut read = pipe.bytes.read(buffer)?;
         read += pipe.bytes.read(&mut buffer[read..])?;
         // A waiting writer is woken once half of the pipe is free, and not for each read.
-        let has_room = pipe.bytes.len() <= pipe.most / 2 && mem::take(&mut pipe.full);
+        let has_space = pipe.bytes.len() <= pipe.capacity / 2 && mem::take(&mut pipe.full);
         let was_last = pipe.bytes.is_empty() && pipe.ended;
         drop(pipe);
-        if has_room {
+        if has_space {
             self.other.ring();
         }
         if was_last {
@@ -207,13 +208,13 @@ impl Link for End {
         if pipe.ended || pipe.deserted {
             return Err(ErrorKind::BrokenPipe.into());
         }
-        let room = pipe.most - pipe.bytes.len();
-        if room == 0 {
+        let space = pipe.capacity - pipe.bytes.len();
+        if space == 0 {
             pipe.full = true;
             return Err(ErrorKind::WouldBlock.into());
         }
         let was_empty = pipe.bytes.is_empty();
-        let mut left = room;
+        let mut left = space;
         for part in parts {
             let part = &part[..part.len().min(left)];
             pipe.bytes.extend(part);
@@ -223,7 +224,7 @@ impl Link for End {
         if was_empty {
             self.other.ring();
         }
-        Ok(room - left)
+        Ok(space - left)
     }
 
     fn short_read_is_last(&self) -> bool {
@@ -278,8 +279,8 @@ mod tests {
         end.write(&[IoSlice::new(bytes)]).map_err(|error| error.kind())
     }
 
-    fn read(end: &End, most: usize) -> Result<Vec<u8>, ErrorKind> {
-        let mut buffer = vec![0; most];
+    fn read(end: &End, capacity: usize) -> Result<Vec<u8>, ErrorKind> {
+        let mut buffer = vec![0; capacity];
         let read = end.read(&mut buffer).map_err(|error| error.kind())?;
         buffer.truncate(read);
         Ok(buffer)

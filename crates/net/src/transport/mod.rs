@@ -253,7 +253,7 @@ pub trait Datagrams: Send + Sync {
     }
 
     /// The longest datagram, in bytes.
-    fn most(&self) -> usize;
+    fn max_len(&self) -> usize;
 
     /// The local address.
     fn local(&self) -> Option<Address>;

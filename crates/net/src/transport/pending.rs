@@ -105,8 +105,8 @@ impl Datagrams for PendingDatagrams {
     }
 
     /// Unlimited until then: the resolved socket rejects what is too long.
-    fn most(&self) -> usize {
-        self.resolved().map_or(usize::MAX, Datagrams::most)
+    fn max_len(&self) -> usize {
+        self.resolved().map_or(usize::MAX, Datagrams::max_len)
     }
 
     fn local(&self) -> Option<Address> {

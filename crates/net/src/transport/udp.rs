@@ -181,7 +181,7 @@ impl Datagrams for UdpSocket {
         true
     }
 
-    fn most(&self) -> usize {
+    fn max_len(&self) -> usize {
         MAX_DATAGRAM
     }
 

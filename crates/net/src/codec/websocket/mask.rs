@@ -46,7 +46,7 @@ impl Keys {
     #[inline]
     pub(crate) fn next(&mut self) -> io::Result<[u8; 4]> {
         loop {
-            match self.at_hand() {
+            match self.try_next() {
                 Some(key) => return Ok(key),
                 None => self.refill()?,
             }
@@ -55,7 +55,7 @@ impl Keys {
 
     /// Returns the next key that needs no system call.
     #[inline(always)]
-    pub(crate) fn at_hand(&mut self) -> Option<[u8; 4]> {
+    pub(crate) fn try_next(&mut self) -> Option<[u8; 4]> {
         let key = self.pool.get(self.next..)?.first_chunk()?;
         self.next += key.len();
         Some(*key)
