@@ -55,8 +55,11 @@ fn the_load_of_others_is_reported_and_recorded_and_is_no_failure() {
 fn the_progress_names_each_stage() {
     let _alone = alone();
     let ground = Ground::new();
-    let what = ["bench", "process/pipe", "--pattern=ping-pong", "--size=64", "--rounds=1", "--window=60ms"];
-    let done = ground.terminal(100, &[&what[..], &["--timeout=60s"]].concat()).exits(0);
+    let what = ["bench", "process/pipe", "--pattern=ping-pong", "--size=64", "--rounds=2", "--window=60ms"];
+    let done = ground.terminal(100, &[&what[..], &["--timeout=60s"]].concat());
+    // On a disturbed machine it may be that no instance counts, which is no success.
+    let is_disturbed = done.stdout.contains(": all instances (");
+    let done = done.exits(if is_disturbed { 2 } else { 0 });
     // Each redrawing begins at the first column.
     let drawn: Vec<&str> = done.stdout.split('\r').map(str::trim_end).collect();
     for (stage, of) in [("limits", ""), ("preparing", "capacities"), ("preparing", "system calls")] {

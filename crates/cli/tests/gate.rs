@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 fn round() -> &'static Value {
     static RECORD: OnceLock<Value> = OnceLock::new();
     RECORD.get_or_init(|| {
-        let what = ["process/pipe", "process/fifo", "process/reference-ring", "--pattern=ping-pong", "--wait=block"];
-        Ground::new().bench(20, &[&what[..], &["--size=64", "--rounds=1", "--slice=off", "--json"]].concat()).json()
+        let mechanisms = ["process/pipe", "process/fifo", "process/reference-ring"];
+        Ground::new().one_round(20, &[&mechanisms[..], &["--pattern=ping-pong", "--wait=block", "--size=64"]].concat())
     })
 }
 

@@ -17,7 +17,7 @@ fn published(name: &str) -> String {
 fn what_wins_where_covers_each_size() {
     let ground = Ground::new();
     let what = ["process/pipe", "process/fifo", "--pattern=ping-pong", "--wait=block", "--size=64,4KiB"];
-    let round = ground.bench(20, &[&what[..], &["--rounds=1", "--slice=off", "--json"]].concat()).json();
+    let round = ground.one_round(20, &what);
     fs::write(ground.path("record.json"), common::repeated(&round, "process/fifo", 1.3).to_string()).unwrap();
     let text = ground.run(["report", "record.json"]).exits(0).stdout.replace('\n', " ");
     let (_, sentence) = text.split_once("What wins where: ").expect("a sentence about the winners");

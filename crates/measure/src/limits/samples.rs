@@ -16,24 +16,35 @@ use crate::clock::now_ns;
 const LEAST_BATCHES: usize = 3;
 /// The maximum time by which the minimum number of batches may exceed the window.
 const GRACE: Duration = Duration::from_millis(500);
+/// The maximum time by which a single batch may exceed the window. On a busy machine, a thread may
+/// wait long for its core.
+const GRACE_FOR_ONE: Duration = Duration::from_secs(10);
 
 /// The time in which one quantity is measured.
 pub(super) struct Window {
     end_ns: u64,
+    /// The end if there are fewer than [`LEAST_BATCHES`].
     last_ns: u64,
+    /// The end if there is none.
+    last_without_ns: u64,
 }
 
 impl Window {
     /// A window of this length that opens now.
     pub(super) fn open(length: Duration) -> Self {
         let end_ns = now_ns().saturating_add(nanos(length));
-        Self { end_ns, last_ns: end_ns.saturating_add(nanos(GRACE)) }
+        let after = |grace| end_ns.saturating_add(nanos(grace));
+        Self { end_ns, last_ns: after(GRACE), last_without_ns: after(GRACE_FOR_ONE) }
     }
 
     /// Whether measuring should end, given the number of samples taken so far.
     pub(super) fn over(&self, samples: usize) -> bool {
-        let now = now_ns();
-        now >= self.last_ns || (now >= self.end_ns && samples >= LEAST_BATCHES)
+        let end_ns = match samples {
+            0 => self.last_without_ns,
+            ..LEAST_BATCHES => self.last_ns,
+            _ => self.end_ns,
+        };
+        now_ns() >= end_ns
     }
 }
 
@@ -111,6 +122,13 @@ mod tests {
     fn the_median_of_no_sample_is_an_error() {
         assert!(Samples::default().median().is_err());
         assert_eq!(Samples::take(Duration::from_secs(60), || None).len(), 0);
+    }
+
+    #[test]
+    fn a_window_without_a_sample_lasts_longer() {
+        let now = now_ns();
+        let window = Window { end_ns: now, last_ns: now, last_without_ns: u64::MAX };
+        assert_eq!([0, 1, LEAST_BATCHES].map(|samples| window.over(samples)), [false, true, true]);
     }
 
     #[test]
