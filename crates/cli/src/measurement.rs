@@ -10,10 +10,11 @@ use estafette_measure::Registry;
 use estafette_measure::case::{Case, Place};
 use estafette_measure::coordinator::{Interrupt, Scratch, calls, capacities};
 use estafette_measure::csv_table;
+use estafette_measure::hosts::OtherHost;
 use estafette_measure::limits;
 use estafette_measure::other_load::OtherLoad;
 use estafette_measure::plan::Plan;
-use estafette_measure::record::{Outcome, Provenance, Record};
+use estafette_measure::record::{Outcome, Peer, Provenance, Record};
 use estafette_measure::run::{self, End};
 use estafette_measure::window::Window;
 
@@ -88,9 +89,10 @@ pub(crate) fn measure(
     record.other_load = other_load;
     if let (Some(host), Some(peer)) = (&plan.other_host, &mut record.peer) {
         progress.stage("preparing", "the link to the other host");
-        match host.measure_link() {
-            Ok(link) => peer.link = Some(link),
-            Err(error) => report_to_stderr(&format!("warning: the link to the other host is not measured: {error:#}")),
+        if measure_peer(host, peer, &mut progress, &mut interrupt) == End::Interrupted {
+            progress.finish();
+            report_to_stderr(NOTHING_RECORDED);
+            return Ok(None);
         }
     }
     progress.begin();
@@ -102,6 +104,21 @@ pub(crate) fn measure(
     end?;
     report_to_stderr(NOTHING_RECORDED);
     Ok(None)
+}
+
+/// Measures the link to the other host and its load, for the record. What fails is a warning.
+fn measure_peer(host: &OtherHost, peer: &mut Peer, progress: &mut Progress, interrupt: &mut Interrupt) -> End {
+    match host.measure_link(interrupt) {
+        Ok(Some(link)) => peer.link = Some(link),
+        Ok(None) => return End::Interrupted,
+        Err(error) => progress.message(&format!("warning: the link to the other host is not measured: {error:#}")),
+    }
+    match host.other_load() {
+        Ok(load) => peer.other_load = load,
+        Err(error) => progress.message(&format!("warning: the load of the other host is not known: {error:#}")),
+    }
+    other_load::warning_of_peer(peer.other_load, &peer.address).iter().for_each(|warning| progress.message(warning));
+    End::Complete
 }
 
 /// Counts the system calls of each case, once for a case and its control. Returns false if the user

@@ -6,7 +6,7 @@
 //! router with a full queue.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -134,13 +134,9 @@ impl Way {
                 return self.drop_one(device);
             }
             let packet = &mut self.packets[self.next % MAX_PACKETS];
-            match device.read(&mut packet.bytes) {
-                Ok(len) => packet.len = len,
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return,
-                // The interface is down, or has gone with its namespace.
-                Err(_) => return,
-            }
-            let len = packet.len;
+            // None is left, or the interface is down.
+            let Ok(len) = device.read(&mut packet.bytes) else { return };
+            packet.len = len;
             if self.random.f64() * 100.0 < self.cable.loss_percent {
                 continue;
             }
