@@ -18,6 +18,7 @@ use anyhow::{Result, bail};
 use estafette_measure::case::Place;
 use estafette_measure::fingerprint::Fingerprint;
 use estafette_measure::hosts::{Hello, OtherHost};
+use estafette_measure::limits::Link;
 use estafette_measure::plan::Plan;
 use estafette_measure::record::Record;
 use estafette_measure::units;
@@ -81,7 +82,7 @@ pub(crate) fn check_place(places: &[Place]) -> Result<()> {
     Ok(())
 }
 
-/// Names both hosts of a run between two. `None` for a run on one.
+/// Names both hosts of a run between two, and says what the loss of their link costs. `None` for a run on one.
 pub(crate) fn sentence(record: &Record) -> Option<String> {
     let peer = record.peer.as_ref()?;
     let host = |fingerprint: &Fingerprint| {
@@ -91,8 +92,9 @@ pub(crate) fn sentence(record: &Record) -> Option<String> {
     let [here, there] = [&record.fingerprint, &peer.fingerprint].map(host);
     let round_trip = units::duration(peer.round_trip_ns as f64);
     let address = plain(&peer.address);
+    let loss = peer.link.as_ref().and_then(Link::loss_note).map_or_else(String::new, |note| format!(" {note}"));
     Some(format!(
-        "Between two hosts: {here} → {there} at {address}. A packet of the session took {round_trip} there and back."
+        "Between two hosts: {here} → {there} at {address}. A packet of the session took {round_trip} there and back.{loss}"
     ))
 }
 

@@ -310,3 +310,83 @@ impl Write for Writer {
         self.stream.flush()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_slow_greeting_ends_at_the_deadline_and_a_session_has_none() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (token, later) = (Token::random().unwrap(), Instant::now() + Duration::from_secs(300));
+        let of_slow = token.clone();
+        let slow = thread::spawn(move || {
+            let stream = TcpStream::connect(address).unwrap();
+            let (mut link, _) = connect(stream, &of_slow, later).unwrap();
+            // Each byte comes in time, and the greeting never.
+            while link.writer.write_all(&[0]).is_ok() {
+                thread::sleep(Duration::from_millis(10));
+            }
+        });
+        let (stream, _) = listener.accept().unwrap();
+        let (mut link, deadline) = accept(stream, &server_config().unwrap(), &token, later).unwrap();
+        *deadline.lock() = Some(Instant::now() + Duration::from_millis(100));
+        let error = loop {
+            match link.reader.read(&mut [0; 1]) {
+                Ok(len) => assert_eq!(len, 1, "the connection is open"),
+                Err(error) => break error,
+            }
+        };
+        assert!(is_timeout(&error), "{error}");
+        deadline.lift();
+        link.reader.read_exact(&mut [0; 100]).unwrap();
+        (link.close)();
+        slow.join().unwrap();
+    }
+
+    #[test]
+    fn a_proof_for_another_session_is_refused_by_both_sides() {
+        // A man in the middle passes on what he gets: here the proof of one session to another.
+        let config = server_config().unwrap();
+        let keying = || {
+            let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+            let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (theirs, _) = listener.accept().unwrap();
+            let config = Arc::clone(&config);
+            let serving = thread::spawn(move || {
+                let mut server = ServerConnection::new(config).unwrap();
+                while server.is_handshaking() {
+                    server.complete_io(&mut &theirs).unwrap();
+                }
+                server.export_keying_material([0; 32], LABEL, None).unwrap()
+            });
+            let client = ClientConfig::builder_with_provider(provider())
+                .with_protocol_versions(&[&TLS13])
+                .unwrap()
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider())))
+                .with_no_client_auth();
+            let mut client = ClientConnection::new(Arc::new(client), ServerName::try_from(NAME).unwrap()).unwrap();
+            while client.is_handshaking() {
+                client.complete_io(&mut &stream).unwrap();
+            }
+            while client.wants_write() {
+                client.write_tls(&mut &stream).unwrap();
+            }
+            let keying = client.export_keying_material([0; 32], LABEL, None).unwrap();
+            drop(stream);
+            assert_eq!(keying, serving.join().unwrap(), "both sides have the same");
+            keying
+        };
+        let [one, other] = [keying(), keying()];
+        let token = Token::random().unwrap();
+        for side in [Side::Coordinator, Side::Peer] {
+            assert!(token.is_proof(&token.proof(side, &one), side, &one));
+            assert!(!token.is_proof(&token.proof(side, &one), side, &other));
+        }
+    }
+}

@@ -77,14 +77,15 @@ impl Link {
 }
 
 impl Link {
-    /// What the packet loss costs one TCP connection, for a reader who wonders about a low figure. `None` without loss.
+    /// A sentence about what the packet loss costs one TCP connection, for a reader who wonders about a low figure.
+    /// `None` without loss.
     pub fn loss_note(&self) -> Option<String> {
         let estimate = self.mathis_bytes_per_s()?;
         let PacketLoss { lost, sent, .. } = self.loss;
         let control = self.congestion_control.as_deref().unwrap_or("that of this host");
         Some(format!(
-            "the link lost {lost} of {sent} packets and its round trip takes {}: with {} loss, one TCP connection with the \
-             congestion control reno reaches about {} (the estimate of Mathis et al. 1997); with {control} one reached {} here",
+            "The link lost {lost} of {sent} packets and its round trip takes {}: with {} loss, one TCP connection with the \
+             congestion control reno reaches about {} (the estimate of Mathis et al. 1997); with {control} one reached {} here.",
             units::duration(self.round_trip_ns),
             percent(self.loss.share()),
             units::bandwidth(estimate),
