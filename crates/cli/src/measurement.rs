@@ -10,6 +10,7 @@ use estafette_measure::Registry;
 use estafette_measure::case::{Case, Place};
 use estafette_measure::coordinator::{Interrupt, Scratch, calls, capacities};
 use estafette_measure::csv_table;
+use estafette_measure::hosts::OtherHost;
 use estafette_measure::limits;
 use estafette_measure::other_load::OtherLoad;
 use estafette_measure::plan::Plan;
@@ -86,12 +87,12 @@ pub(crate) fn measure(
     let mut record = run::blank(registry, &plan, Some(limits));
     record.provenance = Some(provenance());
     record.other_load = other_load;
-    if let (Some(host), Some(peer)) = (&plan.other_host, &mut record.peer) {
-        progress.stage("preparing", "the link to the other host");
-        match host.measure_link() {
-            Ok(link) => peer.link = Some(link),
-            Err(error) => report_to_stderr(&format!("warning: the link to the other host is not measured: {error:#}")),
-        }
+    if let Some(host) = &plan.other_host
+        && measure_peer(host, &mut record, &mut progress, &mut interrupt) == End::Interrupted
+    {
+        progress.finish();
+        report_to_stderr(NOTHING_RECORDED);
+        return Ok(None);
     }
     progress.begin();
     let end = run::run(registry, &plan, &mut record, &mut scratch, &mut interrupt, &mut progress);
@@ -102,6 +103,25 @@ pub(crate) fn measure(
     end?;
     report_to_stderr(NOTHING_RECORDED);
     Ok(None)
+}
+
+/// Measures the link to the other host and its load, for the record. What fails is a warning. On the
+/// same machine, this process itself is what the peer sees as the load of others.
+fn measure_peer(host: &OtherHost, record: &mut Record, progress: &mut Progress, interrupt: &mut Interrupt) -> End {
+    let Some(peer) = &mut record.peer else { return End::Complete };
+    progress.stage("preparing", "the link to the other host");
+    let is_same_machine = peer.fingerprint.machine.is_some() && peer.fingerprint == record.fingerprint;
+    match host.measure_link(interrupt) {
+        Ok(Some(link)) => peer.link = Some(link),
+        Ok(None) => return End::Interrupted,
+        Err(error) => progress.message(&format!("warning: the link to the other host is not measured: {error:#}")),
+    }
+    match host.other_load() {
+        Ok(load) => peer.other_load = load.filter(|_| !is_same_machine),
+        Err(error) => progress.message(&format!("warning: the load of the other host is not known: {error:#}")),
+    }
+    other_load::warning_of_peer(peer.other_load, &peer.address).iter().for_each(|warning| progress.message(warning));
+    End::Complete
 }
 
 /// Counts the system calls of each case, once for a case and its control. Returns false if the user

@@ -1,6 +1,8 @@
 //! `bench --to` and `peer`, both on this host: sessions over TCP and ssh, and what goes wrong with them.
 
 mod common;
+#[path = "common/namespaces/mod.rs"]
+mod namespaces;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -10,6 +12,7 @@ use std::process::Command;
 use std::thread;
 
 use common::{Done, Ground, PROGRAM, Running, wait_for};
+use namespaces::{Cable, Hosts};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
@@ -26,9 +29,20 @@ struct Peer {
 impl Peer {
     fn start(arguments: &[&str]) -> Peer {
         let ground = Ground::new();
+        Peer::of(ground, &[&[PROGRAM, "peer", "--listen=127.0.0.1:0"], arguments].concat())
+    }
+
+    /// A peer on the second host.
+    fn start_on(hosts: &Hosts, arguments: &[&str]) -> Peer {
+        let listen = format!("--listen={}:0", Hosts::ADDRESSES[1]);
+        Peer::of(Ground::new(), &[&hosts.words(1)[..], &[PROGRAM, "peer", &listen], arguments].concat())
+    }
+
+    fn of(ground: Ground, words: &[&str]) -> Peer {
         fs::write(ground.path("token"), TOKEN).unwrap();
-        let arguments = [&["peer", "--listen=127.0.0.1:0", "--token-file=token"], arguments].concat();
-        let running = Running::start(&ground, &arguments);
+        let mut command = ground.program(words[0], &words[1..]);
+        command.arg("--token-file=token");
+        let running = Running::of(&ground, command);
         let printed = ground.path("stdout");
         let url = wait_for("the peer to listen", || {
             let text = fs::read_to_string(&printed).ok()?;
@@ -277,4 +291,100 @@ fn instances_between_hosts_are_measured_in_whole_windows() {
     assert!(record["instances"].as_array().unwrap().iter().all(|one| one["heat"].is_null()), "{record}");
     assert!(record.get("heats").is_none(), "{record}");
     peer.interrupt().exits(130);
+}
+
+/// Two hosts. `None` where they cannot be made, which is said aloud.
+fn hosts(cable: Cable) -> Option<Hosts> {
+    let made = Hosts::new(cable);
+    if let Err(why) = &made {
+        eprintln!("skipped: no two network namespaces with {cable:?}: {why}");
+    }
+    made.ok()
+}
+
+/// `bench` on the first host.
+fn bench_on(hosts: &Hosts, ground: &Ground, to: &str, arguments: &[&str]) -> Command {
+    let words = [&hosts.words(0)[1..], &[PROGRAM, "bench", "--to", to, "--out=out", "--rounds=1"], arguments].concat();
+    let mut command = ground.program(hosts.words(0)[0], words);
+    command.env("ESTAFETTE_TOKEN", TOKEN);
+    command
+}
+
+#[test]
+fn a_long_and_lossy_way_is_measured_in_long_windows_and_its_figures_are_explained() {
+    let Some(hosts) = hosts(Cable { delay_ms: 20, loss_percent: 1.0, rate_mbit: 100 }) else { return };
+    let (peer, ground) = (Peer::start_on(&hosts, &["--once"]), Ground::new());
+    let arguments = ["network/tcp", "network/udp", "network/framed-estafette", "--pattern=ping-pong,stream"];
+    let done = run(bench_on(&hosts, &ground, &peer.url, &[&arguments[..], &["--size=64", "--timeout=60s"]].concat()));
+    let done = done.exits(0);
+    assert!(done.stderr.contains("each window is lengthened to"), "{}", done.stderr);
+    let record = record(&ground);
+    let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("no number: {value}"));
+    assert!(number(&record["window"]["time"]["measure_ns"]) >= 800e6, "{}", record["window"]);
+    let (link, loss) = (&record["peer"]["link"], &record["peer"]["link"]["loss"]);
+    assert!((40e6..100e6).contains(&number(&link["round_trip_fastest_ns"])), "{link}");
+    // Loss at random is outside of the interval of 95 % in one of twenty runs; far from it, never.
+    assert!(number(&loss["lost"]) >= 1.0 && number(&loss["low"]) < 0.02 && number(&loss["high"]) > 0.005, "{link}");
+    // 1448 bytes / 40 ms * 1.22 / sqrt(1 %) are 442 kB/s, and the link has 12.5 MB/s.
+    let rate = |connections| number(&link[format!("rate_{connections}_bytes_per_s")]);
+    assert!((1.0..2e6).contains(&rate(1)) && (1.0..6e6).contains(&rate(4)), "{link}");
+    assert!(done.stdout.contains("Mathis et al. 1997"), "{}", done.stdout);
+    let measured: Vec<_> =
+        record["instances"].as_array().unwrap().iter().map(|one| &one["outcome"]["measured"]).collect();
+    assert!(measured.len() >= 5 && measured.iter().all(|one| one.is_object()), "{}", record["instances"]);
+    for figures in measured {
+        assert!(figures["breach"].is_null() && figures["peer_load"].is_object(), "{figures}");
+        let is_slow = figures["latency"].is_null() || number(&figures["latency"]["p50_ns"]) >= 40e6;
+        assert!(is_slow, "{figures}");
+    }
+    peer.end().exits(0);
+    ground.assert_clean();
+}
+
+#[test]
+fn a_window_that_is_too_short_for_the_way_is_refused() {
+    let Some(hosts) = hosts(Cable { delay_ms: 20, ..Cable::default() }) else { return };
+    let (peer, ground) = (Peer::start_on(&hosts, &[]), Ground::new());
+    let short = run(bench_on(&hosts, &ground, &peer.url, &["network/tcp", "--window=100ms"])).exits(2);
+    assert!(short.stderr.contains("choose a longer --window, at least "), "{}", short.stderr);
+    let counted = run(bench_on(&hosts, &ground, &peer.url, &["net", "--profile=full"])).exits(2);
+    assert!(counted.stderr.contains("round trips of"), "{}", counted.stderr);
+    ground.assert_clean();
+    peer.interrupt().exits(130);
+}
+
+/// Starts a run on a long way, and waits until the peer answers the measurement of the link.
+fn measuring_link(hosts: &Hosts, ground: &Ground, peer: &Peer) -> Running {
+    let running = Running::of(ground, bench_on(hosts, ground, &peer.url, &["network/tcp", "--pattern=ping-pong"]));
+    wait_for("the measurement of the link", || {
+        let [ip, words @ ..] = hosts.words(1);
+        let output = Command::new(ip).args(words).args(["cat", "/proc/net/udp"]).output().unwrap();
+        // Under a heading, the sockets.
+        (String::from_utf8_lossy(&output.stdout).lines().count() > 1).then_some(())
+    });
+    running
+}
+
+#[test]
+fn an_interrupt_while_the_link_is_measured_ends_the_session_on_both_sides() {
+    let Some(hosts) = hosts(Cable { delay_ms: 20, ..Cable::default() }) else { return };
+    let (peer, ground) = (Peer::start_on(&hosts, &["--once"]), Ground::new());
+    let running = measuring_link(&hosts, &ground, &peer);
+    kill_process(running.pid(), Signal::INT).unwrap();
+    let done = running.end().exits(130);
+    assert!(done.stderr.contains("nothing is recorded"), "{}", done.stderr);
+    peer.end().exits(0);
+    ground.assert_clean();
+}
+
+#[test]
+fn an_interrupt_of_the_peer_while_it_answers_for_the_link_ends_both_sides() {
+    let Some(hosts) = hosts(Cable { delay_ms: 20, ..Cable::default() }) else { return };
+    let (peer, ground) = (Peer::start_on(&hosts, &[]), Ground::new());
+    let running = measuring_link(&hosts, &ground, &peer);
+    kill_process(peer.running.pid(), Signal::INT).unwrap();
+    peer.end().exits(130);
+    let done = running.end().exits(2);
+    assert!(done.stderr.contains("the session with"), "{}", done.stderr);
+    ground.assert_clean();
 }

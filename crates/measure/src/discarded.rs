@@ -20,8 +20,18 @@ pub enum Discarded {
         /// The part of their time, from 0 to 1.
         share: f64,
     },
+    /// The hypervisor of the other host took time from the cores of the instance there.
+    StolenTimeOfPeer {
+        /// The part of their time, from 0 to 1.
+        share: f64,
+    },
     /// Other processes used the instance's cores, and no message arrived within its window.
     OtherLoad {
+        /// The part of the cores' time, from 0 to 1.
+        share: f64,
+    },
+    /// Other processes used the cores of the other host, and no message arrived within the window.
+    OtherLoadOfPeer {
         /// The part of the cores' time, from 0 to 1.
         share: f64,
     },
@@ -44,9 +54,15 @@ impl fmt::Display for Discarded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Discarded::StolenTime { share } => write!(f, "steal {:.1} %", share * 100.0),
+            Discarded::StolenTimeOfPeer { share } => write!(f, "steal {:.1} % on the other host", share * 100.0),
             Discarded::OtherLoad { share } => {
                 write!(f, "no message arrived, while other processes used {:.0} % of the cores", share * 100.0)
             }
+            Discarded::OtherLoadOfPeer { share } => write!(
+                f,
+                "no message arrived, while other processes used {:.0} % of the cores of the other host",
+                share * 100.0
+            ),
             Discarded::CoresMoved => f.write_str("the host moved the cores"),
             Discarded::LateSender { share } => {
                 write!(f, "{:.1} % of the messages were late before they were sent", share * 100.0)
@@ -63,14 +79,23 @@ impl Discarded {
     /// A late sender is not such a cause: it may be late because of the mechanism, if both share a
     /// thread.
     pub fn is_external(&self) -> bool {
-        matches!(self, Discarded::StolenTime { .. } | Discarded::OtherLoad { .. } | Discarded::CoresMoved)
+        matches!(
+            self,
+            Discarded::StolenTime { .. }
+                | Discarded::StolenTimeOfPeer { .. }
+                | Discarded::OtherLoad { .. }
+                | Discarded::OtherLoadOfPeer { .. }
+                | Discarded::CoresMoved
+        )
     }
 
     /// The cause without its figures, for counting instances by cause.
     pub fn cause(&self) -> &str {
         match self {
             Discarded::StolenTime { .. } => "the hypervisor took time",
+            Discarded::StolenTimeOfPeer { .. } => "the hypervisor of the other host took time",
             Discarded::OtherLoad { .. } => "no message arrived beside other processes",
+            Discarded::OtherLoadOfPeer { .. } => "no message arrived beside other processes of the other host",
             Discarded::CoresMoved => "the host moved the cores",
             Discarded::LateSender { .. } => "messages were late before they were sent",
             Discarded::FailedVerification => "failed verification",
@@ -94,7 +119,9 @@ mod tests {
     fn reasons_are_read_as_they_were_written_and_from_older_records() {
         for reason in [
             Discarded::StolenTime { share: 0.25 },
+            Discarded::StolenTimeOfPeer { share: 0.25 },
             Discarded::OtherLoad { share: 0.5 },
+            Discarded::OtherLoadOfPeer { share: 0.5 },
             Discarded::CoresMoved,
             Discarded::LateSender { share: 0.125 },
             Discarded::FailedVerification,

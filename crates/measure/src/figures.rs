@@ -62,7 +62,7 @@ pub(crate) fn figures(
     let mut slices = slices(rules.copies(case), parties());
     slices.retain(|slice| !disturbance.discarded_laps.contains(&slice.lap));
     let long_turn_ns = take_long_turn(&mut slices, window).filter(|_| !measured.is_long_turn_stolen);
-    let discarded = discarded(breach.is_some(), measured.steal, disturbance, late, slices.len());
+    let discarded = discarded(breach.is_some(), measured, disturbance, late, slices.len());
     let consumers = || parties().filter(|party| matches!(party.role, Role::Consumer(_)));
     let (messages, delivered) = received(rules.copies(case) as u64, lead, consumers());
     let by_time = matches!(window, Window::Time { .. });
@@ -91,6 +91,7 @@ pub(crate) fn figures(
         faults: measured.faults,
         breach,
         steal: measured.steal,
+        peer_load: measured.peer_load,
         discarded,
         slices,
         long_turn_ns,
@@ -129,20 +130,35 @@ fn lead<'a>(
 
 /// Why an instance with `slices` valid slices is discarded, if it is. `late` is the part of its messages that
 /// were late because of their sender.
-fn discarded(is_broken: bool, steal: f64, disturbance: Disturbance, late: f64, slices: usize) -> Option<Discarded> {
+fn discarded(
+    is_broken: bool,
+    measured: &Measured,
+    disturbance: Disturbance,
+    late: f64,
+    slices: usize,
+) -> Option<Discarded> {
     if is_broken {
         return Some(Discarded::FailedVerification);
     }
     // Without enough slices, the whole window counts, and with it the time of a disturbance.
     if slices < MIN_LAPS {
-        if steal > MAX_STEAL {
-            return Some(Discarded::StolenTime { share: steal });
+        if let Some(stolen) = stolen_time(measured) {
+            return Some(stolen);
         }
         if disturbance.cores_moved {
             return Some(Discarded::CoresMoved);
         }
     }
     (late > MAX_LATE).then_some(Discarded::LateSender { share: late })
+}
+
+/// Whether a hypervisor took so much time from the instance's cores that it is discarded.
+fn stolen_time(measured: &Measured) -> Option<Discarded> {
+    if measured.steal > MAX_STEAL {
+        return Some(Discarded::StolenTime { share: measured.steal });
+    }
+    let share = measured.peer_load.map(|load| load.steal).filter(|steal| *steal > MAX_STEAL)?;
+    Some(Discarded::StolenTimeOfPeer { share })
 }
 
 /// The messages received within the window, and over the whole instance.
@@ -164,11 +180,11 @@ fn received<'a>(
 /// The result of an instance in which no message arrived. If something outside disturbed it, it is
 /// discarded and repeated. Otherwise it has failed.
 fn without_messages(measured: &Measured, disturbance: Disturbance) -> Result<Figures, Failure> {
-    if measured.steal > MAX_STEAL {
-        return Ok(empty_figures(measured, Discarded::StolenTime { share: measured.steal }));
-    }
-    if let Some(share) = disturbance.other_load.filter(|share| *share > DISTURBING) {
-        return Ok(empty_figures(measured, Discarded::OtherLoad { share }));
+    let disturbing = |load: Option<f64>| load.filter(|share| *share > DISTURBING);
+    let here = || disturbing(disturbance.other_load).map(|share| Discarded::OtherLoad { share });
+    let there = || disturbing(measured.peer_load?.other_load).map(|share| Discarded::OtherLoadOfPeer { share });
+    if let Some(discarded) = stolen_time(measured).or_else(here).or_else(there) {
+        return Ok(empty_figures(measured, discarded));
     }
     let text = String::from("no message arrived within the window: choose a longer --window");
     Err(Failure { kind: FailureKind::Empty, text })
@@ -194,6 +210,7 @@ fn empty_figures(measured: &Measured, discarded: Discarded) -> Figures {
         faults: measured.faults,
         breach: None,
         steal: measured.steal,
+        peer_load: measured.peer_load,
         discarded: Some(discarded),
         slices: Vec::new(),
         long_turn_ns: None,
@@ -368,6 +385,7 @@ fn latency_of(counted: &LatencyCounts, open_loop: bool) -> Result<Latency> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hosts::HostLoad;
     use crate::protocol;
 
     #[test]
@@ -494,6 +512,31 @@ mod tests {
         assert_eq!(figures(0.0, None).unwrap_err().kind, FailureKind::Empty);
         assert_eq!(figures(0.0, Some(0.4)).unwrap().discarded, Some(Discarded::OtherLoad { share: 0.4 }));
         assert_eq!(figures(0.5, None).unwrap().discarded, Some(Discarded::StolenTime { share: 0.5 }));
+    }
+
+    #[test]
+    fn the_other_host_disturbs_as_this_one_does() {
+        let case = r#"{"mechanism": "network/x", "cell": {"scope": "network", "pattern": "stream", "payload": "u64",
+            "producers": 1, "capacity": 1, "runtime": "thread", "wait": "block", "place": "other-host"}}"#;
+        let case = serde_json::from_str(case).unwrap();
+        let window = Window::Time { warmup_ns: 0, measure_ns: 1_000 };
+        let discarded = |messages, steal, other_load| {
+            let party = PartyReport { messages, window_ns: 1_000, ..PartyReport::new(Role::Consumer(0)) };
+            let report = protocol::Report { parties: vec![party], usage: None };
+            let measured = Measured {
+                reports: vec![(Role::Consumer(0), report)],
+                peer_load: Some(HostLoad { steal, other_load }),
+                ..Measured::default()
+            };
+            figures(&Spec::new("network/x"), &case, window, &measured, Disturbance::default())
+                .map(|figures| figures.discarded)
+        };
+        let stolen = Some(Discarded::StolenTimeOfPeer { share: 0.5 });
+        assert_eq!(discarded(9, 0.0, Some(0.4)).unwrap(), None);
+        assert_eq!(discarded(9, 0.5, None).unwrap(), stolen);
+        assert_eq!(discarded(0, 0.5, Some(0.4)).unwrap(), stolen);
+        assert_eq!(discarded(0, 0.0, Some(0.4)).unwrap(), Some(Discarded::OtherLoadOfPeer { share: 0.4 }));
+        assert_eq!(discarded(0, 0.0, Some(0.05)).unwrap_err().kind, FailureKind::Empty);
     }
 
     #[test]

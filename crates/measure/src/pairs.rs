@@ -133,6 +133,7 @@ pub(crate) mod tests {
             faults: Faults::default(),
             breach: None,
             steal: 0.0,
+            peer_load: None,
             discarded: None,
             slices,
             long_turn_ns: None,

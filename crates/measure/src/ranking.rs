@@ -5,9 +5,8 @@ use hdrhistogram::Histogram;
 use crate::bound::{Bound, bind, kernel_ns};
 use crate::breach::Breach;
 use crate::burst::BurstMemory;
-use crate::case::{Cell, Place};
+use crate::case::Cell;
 use crate::core_distance::{Comparable, LeftOut};
-use crate::limits::Link;
 use crate::pairs::{log_ratios, valid};
 use crate::protocol::CodecFigures;
 use crate::record::{Figures, InstanceRecord, Latency, MIN_LAPS, Outcome, Record};
@@ -34,8 +33,6 @@ pub struct Ranking {
     pub noise: Option<f64>,
     /// The lower bound of the time that the machine allows.
     pub bound: Option<Bound>,
-    /// The link between the hosts. `None` if the ends of the cell are on one host.
-    pub link: Option<Link>,
     /// Whether the run measured in slices whatever can be.
     pub slices: bool,
     /// The number of discarded instances. Only causes that were defined before the run count.
@@ -234,7 +231,6 @@ fn rank_cell(record: &Record, cell: &Cell, left_out: Option<LeftOut>) -> Ranking
             .limits
             .as_ref()
             .and_then(|limits| bind(cell, limits, reference_ns, &record.handling, record.link())),
-        link: record.link().filter(|_| cell.place == Place::OtherHost).cloned(),
         discarded,
         left_out,
         pairs,

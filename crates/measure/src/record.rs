@@ -18,6 +18,7 @@ use crate::burst::BurstMemory;
 use crate::coordinator::FailureKind;
 use crate::discarded::Discarded;
 use crate::fingerprint::Fingerprint;
+use crate::hosts::HostLoad;
 use crate::laps::HeatRecord;
 use crate::limits::{Limits, Link};
 use crate::message::Faults;
@@ -128,6 +129,10 @@ pub struct Peer {
     /// The limits of the link to it. `None` if they could not be measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
+    /// The part of its processor time that other processes used before the first round, from 0 to 1.
+    /// `None` if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_load: Option<f64>,
 }
 
 /// An instance and its outcome.
@@ -223,6 +228,9 @@ pub struct Figures {
     pub breach: Option<Breach>,
     /// The part of the cores' time that the hypervisor took, from 0 to 1.
     pub steal: f64,
+    /// How busy the other host was during the instance, if the ends were on two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer_load: Option<HostLoad>,
     /// Why the instance is discarded.
     #[serde(alias = "void")]
     pub discarded: Option<Discarded>,
@@ -413,7 +421,9 @@ impl Record {
                 bail!("the record is damaged: instance {index} refers to an entrant or a round that does not exist");
             }
             if let Outcome::Measured(figures) = &instance.outcome
-                && (figures.window_ns == 0 || !(0.0..=1.0).contains(&figures.steal))
+                && (figures.window_ns == 0
+                    || !(0.0..=1.0).contains(&figures.steal)
+                    || !figures.peer_load.is_none_or(HostLoad::is_possible))
             {
                 bail!("the record is damaged: instance {index} has an impossible value");
             }

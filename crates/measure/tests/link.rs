@@ -2,7 +2,7 @@
 //!
 //! The side of each host is this test program, started again in its namespace.
 
-#[path = "../../cli/tests/common/namespaces.rs"]
+#[path = "../../cli/tests/common/namespaces/mod.rs"]
 mod namespaces;
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -40,7 +40,9 @@ fn be_a_side() {
 
 /// The command that starts a side on a host.
 fn side(hosts: &Hosts, host: usize, name: &str) -> Command {
-    let mut command = hosts.command(host, env::current_exe().unwrap());
+    let [ip, words @ ..] = hosts.words(host);
+    let mut command = Command::new(ip);
+    command.args(words).arg(env::current_exe().unwrap());
     command.args(["--exact", "be_a_side", "--nocapture", "--quiet"]).env(SIDE, name);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     command

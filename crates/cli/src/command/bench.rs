@@ -37,7 +37,7 @@ const QUICK_BUDGET: Duration = Duration::from_secs(55);
 /// Runs `bench`.
 pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
     let mut plan = plan(registry, args)?;
-    plan.other_host = hosts::connect(&args.hosts)?;
+    hosts::prepare(&mut plan, &args.hosts, args.window.is_some())?;
     // A single round is a quick look. Counting system calls would more than double its duration.
     let system_calls =
         if plan.rounds > 1 && plan.other_host.is_none() { SystemCalls::Counted } else { SystemCalls::NotCounted };

@@ -59,6 +59,7 @@ fn figures(pattern: Pattern, ns: u64) -> Figures {
         faults: Faults::default(),
         breach: None,
         steal: 0.0,
+        peer_load: None,
         discarded: None,
         slices: Vec::new(),
         long_turn_ns: None,
@@ -260,7 +261,15 @@ fn records_of_different_machines_are_refused() {
 fn records_between_other_hosts_are_refused() {
     let fingerprint = Fingerprint::take();
     let address = String::from("tcp://box:1");
-    let peer = Peer { address, tool: String::from("0.1.0"), commit: None, fingerprint, round_trip_ns: 1, link: None };
+    let peer = Peer {
+        address,
+        tool: String::from("0.1.0"),
+        commit: None,
+        fingerprint,
+        round_trip_ns: 1,
+        link: None,
+        other_load: None,
+    };
     let between = || Record { peer: Some(peer.clone()), ..record() };
     Comparison::of(&between(), &between(), ["A", "B"]).unwrap();
     let error = refused(&between(), &record());

@@ -2,6 +2,7 @@
 //!
 //! [`target`] reads `tcp://` and `ssh://`, [`tcp`] and [`ssh`] open the connection, [`tls`] encrypts one
 //! over TCP and proves the [`token`] on both sides. What is said over it is in `estafette_measure::hosts`.
+//! `window` lengthens a run's windows for a long way.
 
 pub(crate) mod ssh;
 pub(crate) mod target;
@@ -11,11 +12,14 @@ pub(crate) mod tcp;
 mod tls;
 #[cfg(feature = "hosts")]
 pub(crate) mod token;
+mod window;
 
 use anyhow::{Result, bail};
 use estafette_measure::case::Place;
 use estafette_measure::fingerprint::Fingerprint;
 use estafette_measure::hosts::{Hello, OtherHost};
+use estafette_measure::limits::Link;
+use estafette_measure::plan::Plan;
 use estafette_measure::record::Record;
 use estafette_measure::units;
 
@@ -29,11 +33,21 @@ use crate::report_to_stderr;
 pub(crate) const NO_TLS: &str =
     "this build has no TLS, which tcp:// needs: build with `--features hosts`, or use ssh://";
 
-/// Opens the session that `bench --to` asks for. `None` without `--to`.
+/// Opens the session that `bench --to` asks for, and fits the plan to the way to the other host. Does
+/// nothing without `--to`. `is_window_given` says whether the user chose the window.
 ///
 /// # Errors
-/// If the other host cannot be reached, refuses, or has another version.
-pub(crate) fn connect(args: &ToHost) -> Result<Option<OtherHost>> {
+/// If the other host cannot be reached, refuses, has another version, or is too far for the plan.
+pub(crate) fn prepare(plan: &mut Plan, args: &ToHost, is_window_given: bool) -> Result<()> {
+    let Some(host) = connect(args)? else { return Ok(()) };
+    if let Some(note) = window::fit(plan, is_window_given, host.fastest_round_trip())? {
+        report_to_stderr(&note);
+    }
+    plan.other_host = Some(host);
+    Ok(())
+}
+
+fn connect(args: &ToHost) -> Result<Option<OtherHost>> {
     let Some(target) = &args.to else { return Ok(None) };
     let host = match target {
         Target::Ssh(target) => ssh::connect(target, args)?,
@@ -68,7 +82,7 @@ pub(crate) fn check_place(places: &[Place]) -> Result<()> {
     Ok(())
 }
 
-/// Names both hosts of a run between two. `None` for a run on one.
+/// Names both hosts of a run between two, and says what the loss of their link costs. `None` for a run on one.
 pub(crate) fn sentence(record: &Record) -> Option<String> {
     let peer = record.peer.as_ref()?;
     let host = |fingerprint: &Fingerprint| {
@@ -78,8 +92,9 @@ pub(crate) fn sentence(record: &Record) -> Option<String> {
     let [here, there] = [&record.fingerprint, &peer.fingerprint].map(host);
     let round_trip = units::duration(peer.round_trip_ns as f64);
     let address = plain(&peer.address);
+    let loss = peer.link.as_ref().and_then(Link::loss_note).map_or_else(String::new, |note| format!(" {note}"));
     Some(format!(
-        "Between two hosts: {here} → {there} at {address}. A packet of the session took {round_trip} there and back."
+        "Between two hosts: {here} → {there} at {address}. A packet of the session took {round_trip} there and back.{loss}"
     ))
 }
 

@@ -26,6 +26,8 @@ const LABEL: &[u8] = b"EXPORTER-estafette-peer";
 const NAME: &str = "estafette";
 /// The delay after a wrong token.
 const WRONG_TOKEN_DELAY: Duration = Duration::from_millis(500);
+/// How long the other side may not receive what is sent to it.
+const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 /// The maximum length of plain text that is encrypted at once.
 const CHUNK: usize = 16 * 1024;
 
@@ -50,12 +52,32 @@ pub(super) fn server_config() -> Result<Arc<ServerConfig>> {
     Ok(Arc::new(config))
 }
 
+/// Until when a link has to receive. Its reader fails after that.
+#[derive(Clone, Debug)]
+pub(super) struct ReadDeadline(Arc<Mutex<Option<Instant>>>);
+
+impl ReadDeadline {
+    /// Lets the link wait for as long as the session lasts.
+    pub(super) fn lift(&self) {
+        *self.lock() = None;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long the next read may wait. `None` for as long as it takes.
+    fn left(&self) -> io::Result<Option<Duration>> {
+        self.lock().map(left_until).transpose()
+    }
+}
+
 /// The coordinator's side: encrypts the connection, proves the token, and checks the peer's proof. All of it
-/// ends before the deadline.
+/// ends before the deadline, and so does what the link receives until that is lifted.
 ///
 /// # Errors
 /// If the other side is no peer, does not know the token, or takes too long.
-pub(super) fn connect(stream: TcpStream, token: &Token, deadline: Instant) -> Result<Link> {
+pub(super) fn connect(stream: TcpStream, token: &Token, deadline: Instant) -> Result<(Link, ReadDeadline)> {
     let config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])?
         .dangerous()
@@ -79,15 +101,21 @@ pub(super) fn connect(stream: TcpStream, token: &Token, deadline: Instant) -> Re
     if !token.is_proof(&proof, Side::Peer, &keying) {
         bail!("what answers there does not know the token: it is another peer, or somebody is between the two hosts");
     }
-    link(connection.into(), stream)
+    link(connection.into(), stream, deadline)
 }
 
 /// The peer's side: encrypts the connection, checks the coordinator's proof, and proves the token. All of it
-/// ends before the deadline, but for a delay after a wrong token.
+/// ends before the deadline, but for a delay after a wrong token. So does what the link receives until that is
+/// lifted.
 ///
 /// # Errors
 /// If the other side is no coordinator, does not know the token, or takes too long.
-pub(super) fn accept(stream: TcpStream, config: &Arc<ServerConfig>, token: &Token, deadline: Instant) -> Result<Link> {
+pub(super) fn accept(
+    stream: TcpStream,
+    config: &Arc<ServerConfig>,
+    token: &Token,
+    deadline: Instant,
+) -> Result<(Link, ReadDeadline)> {
     let mut connection = ServerConnection::new(Arc::clone(config))?;
     let mut timed = Timed { stream: &stream, deadline };
     while connection.is_handshaking() {
@@ -102,7 +130,7 @@ pub(super) fn accept(stream: TcpStream, config: &Arc<ServerConfig>, token: &Toke
         bail!("it has a wrong token");
     }
     tls.write_all(&token.proof(Side::Peer, &keying)).context("proving the token")?;
-    link(connection.into(), stream)
+    link(connection.into(), stream, deadline)
 }
 
 fn is_timeout(error: &io::Error) -> bool {
@@ -162,9 +190,13 @@ struct Timed<'a> {
 
 impl Timed<'_> {
     fn left(&self) -> io::Result<Duration> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
+        left_until(self.deadline)
     }
+}
+
+fn left_until(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
 impl Read for Timed<'_> {
@@ -189,12 +221,19 @@ impl Write for Timed<'_> {
 ///
 /// The lock is never held while a half waits for the network. So neither waits for the other, and both sides
 /// can send much at the same time.
-fn link(connection: Connection, stream: TcpStream) -> Result<Link> {
+fn link(connection: Connection, stream: TcpStream, deadline: Instant) -> Result<(Link, ReadDeadline)> {
     let connection = Arc::new(Mutex::new(connection));
-    let reader = Reader { connection: Arc::clone(&connection), stream: stream.try_clone()?, plain: Vec::new() };
+    let deadline = ReadDeadline(Arc::new(Mutex::new(Some(deadline))));
+    let reader = Reader {
+        connection: Arc::clone(&connection),
+        stream: stream.try_clone()?,
+        deadline: deadline.clone(),
+        plain: Vec::new(),
+    };
+    stream.set_write_timeout(Some(SEND_TIMEOUT))?;
     let writer = Writer { connection, stream: stream.try_clone()? };
     let close = move || drop(stream.shutdown(Shutdown::Both));
-    Ok(Link { reader: Box::new(reader), writer: Box::new(writer), close: Box::new(close) })
+    Ok((Link { reader: Box::new(reader), writer: Box::new(writer), close: Box::new(close) }, deadline))
 }
 
 fn locked(connection: &Mutex<Connection>) -> MutexGuard<'_, Connection> {
@@ -204,6 +243,7 @@ fn locked(connection: &Mutex<Connection>) -> MutexGuard<'_, Connection> {
 struct Reader {
     connection: Arc<Mutex<Connection>>,
     stream: TcpStream,
+    deadline: ReadDeadline,
     /// Decrypted bytes that nobody has read yet.
     plain: Vec<u8>,
 }
@@ -228,6 +268,7 @@ impl Read for Reader {
         let mut encrypted = [0; CHUNK];
         let mut is_end = Reader::take_plain(&mut locked(&self.connection), &mut self.plain)?;
         while self.plain.is_empty() && !is_end {
+            self.stream.set_read_timeout(self.deadline.left()?)?;
             let len = self.stream.read(&mut encrypted)?;
             if len == 0 {
                 return Ok(0);
@@ -267,5 +308,85 @@ impl Write for Writer {
 
     fn flush(&mut self) -> io::Result<()> {
         self.stream.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_slow_greeting_ends_at_the_deadline_and_a_session_has_none() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (token, later) = (Token::random().unwrap(), Instant::now() + Duration::from_secs(300));
+        let of_slow = token.clone();
+        let slow = thread::spawn(move || {
+            let stream = TcpStream::connect(address).unwrap();
+            let (mut link, _) = connect(stream, &of_slow, later).unwrap();
+            // Each byte comes in time, and the greeting never.
+            while link.writer.write_all(&[0]).is_ok() {
+                thread::sleep(Duration::from_millis(10));
+            }
+        });
+        let (stream, _) = listener.accept().unwrap();
+        let (mut link, deadline) = accept(stream, &server_config().unwrap(), &token, later).unwrap();
+        *deadline.lock() = Some(Instant::now() + Duration::from_millis(100));
+        let error = loop {
+            match link.reader.read(&mut [0; 1]) {
+                Ok(len) => assert_eq!(len, 1, "the connection is open"),
+                Err(error) => break error,
+            }
+        };
+        assert!(is_timeout(&error), "{error}");
+        deadline.lift();
+        link.reader.read_exact(&mut [0; 100]).unwrap();
+        (link.close)();
+        slow.join().unwrap();
+    }
+
+    #[test]
+    fn a_proof_for_another_session_is_refused_by_both_sides() {
+        // A man in the middle passes on what he gets: here the proof of one session to another.
+        let config = server_config().unwrap();
+        let keying = || {
+            let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+            let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (theirs, _) = listener.accept().unwrap();
+            let config = Arc::clone(&config);
+            let serving = thread::spawn(move || {
+                let mut server = ServerConnection::new(config).unwrap();
+                while server.is_handshaking() {
+                    server.complete_io(&mut &theirs).unwrap();
+                }
+                server.export_keying_material([0; 32], LABEL, None).unwrap()
+            });
+            let client = ClientConfig::builder_with_provider(provider())
+                .with_protocol_versions(&[&TLS13])
+                .unwrap()
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider())))
+                .with_no_client_auth();
+            let mut client = ClientConnection::new(Arc::new(client), ServerName::try_from(NAME).unwrap()).unwrap();
+            while client.is_handshaking() {
+                client.complete_io(&mut &stream).unwrap();
+            }
+            while client.wants_write() {
+                client.write_tls(&mut &stream).unwrap();
+            }
+            let keying = client.export_keying_material([0; 32], LABEL, None).unwrap();
+            drop(stream);
+            assert_eq!(keying, serving.join().unwrap(), "both sides have the same");
+            keying
+        };
+        let [one, other] = [keying(), keying()];
+        let token = Token::random().unwrap();
+        for side in [Side::Coordinator, Side::Peer] {
+            assert!(token.is_proof(&token.proof(side, &one), side, &one));
+            assert!(!token.is_proof(&token.proof(side, &one), side, &other));
+        }
     }
 }

@@ -14,7 +14,7 @@ use ring::hmac::{HMAC_SHA256, Key, sign, verify};
 use ring::rand::{SecureRandom, SystemRandom};
 
 /// The environment variable with the token.
-pub(crate) const VARIABLE: &str = "ESTAFETTE_TOKEN";
+pub(crate) const VARIABLE: &str = estafette_measure::hosts::TOKEN_VARIABLE;
 /// The minimum length of a token in bytes. Whoever pretends to be a peer gets a proof, with which he
 /// can try tokens by himself.
 const MIN_LEN: usize = 16;

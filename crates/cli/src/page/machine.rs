@@ -60,6 +60,7 @@ pub(super) fn facts(record: &Record) -> Vec<(&'static str, String)> {
             facts.push(("round trip of a minimal packet", format!("{fastest} at the fastest")));
             facts.push(("rate of the link", units::bandwidth(link.rate_bytes_per_s())));
             facts.push(("packets lost on the link", format!("{} of {}", link.loss.lost, link.loss.sent)));
+            facts.extend(link.loss_note().map(|note| ("what that costs", note)));
         }
     }
     if let Some(provenance) = &record.provenance {

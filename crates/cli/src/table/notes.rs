@@ -44,7 +44,6 @@ pub(crate) fn facts(ranking: &Ranking) -> Vec<String> {
     });
     let notes = [
         bound(ranking),
-        link_loss(ranking),
         resolution,
         few,
         control,
@@ -97,11 +96,6 @@ fn bound(ranking: &Ranking) -> Option<String> {
     let hidden: Vec<_> = bound.hidden().iter().map(|(cost, ns)| format!("{cost} {}", units::duration(*ns))).collect();
     let hidden = if hidden.is_empty() { String::new() } else { format!(" (then {})", hidden.join(", ")) };
     Some(format!("bound {}: {}{hidden}", units::duration(bound.ns()), bound.cost()))
-}
-
-/// What the loss of the link between two hosts costs a stream over one TCP connection.
-fn link_loss(ranking: &Ranking) -> Option<String> {
-    ranking.link.as_ref().filter(|_| !ranking.cell.pattern.is_round_trip())?.loss_note()
 }
 
 /// Returns notes on the mechanisms of a cell: see [`notes`].

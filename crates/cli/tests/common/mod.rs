@@ -279,9 +279,14 @@ pub(crate) struct Running {
 impl Running {
     /// One at a time on a ground.
     pub(crate) fn start(ground: &Ground, arguments: &[&str]) -> Running {
+        Running::of(ground, ground.command(arguments))
+    }
+
+    /// Starts a command of this ground. One at a time on a ground.
+    pub(crate) fn of(ground: &Ground, mut command: Command) -> Running {
         let printed = [ground.path("stdout"), ground.path("stderr")];
         let [stdout, stderr] = printed.clone().map(|path| File::create(path).expect("a file to print to"));
-        let child = ground.command(arguments).stdout(stdout).stderr(stderr).spawn().expect("the command starts");
+        let child = command.stdout(stdout).stderr(stderr).spawn().expect("the command starts");
         Running { child, printed }
     }
 

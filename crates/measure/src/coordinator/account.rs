@@ -1,12 +1,17 @@
 //! Compares the messages that an instance received with those that it sent.
 
+use std::time::Duration;
+
 use super::failure::{Failure, FailureKind};
-use crate::case::{Case, Role};
+use crate::case::{Case, Place, Role};
 use crate::message::{Faults, StreamCount};
 use crate::protocol::Report;
 
 /// If a party saw no progress for longer than this, a message was late.
-const LATE_NS: u64 = 1_000_000_000;
+const LATE: Duration = Duration::from_secs(1);
+/// The same between two hosts. TCP repeats a packet that the network has lost after 200 ms or more, and
+/// waits twice as long after each further loss: five in a row take 6 s.
+const LATE_BETWEEN_HOSTS: Duration = Duration::from_secs(10);
 
 /// The faults of all consumers together, compared with what the producers sent. `is_whole` says
 /// whether the instance ran to its end.
@@ -15,12 +20,14 @@ const LATE_NS: u64 = 1_000_000_000;
 /// When a message was late.
 pub(super) fn account(case: &Case, reports: &[(Role, Report)], is_whole: bool) -> Result<Faults, Failure> {
     let parties = || reports.iter().flat_map(|(_, report)| &report.parties);
+    let late = if case.place == Place::OtherHost { LATE_BETWEEN_HOSTS } else { LATE };
     let mut faults = Faults::default();
     for party in parties() {
         faults.add(party.faults);
-        if party.longest_stall_ns > LATE_NS {
-            let seconds = party.longest_stall_ns as f64 / 1e9;
-            let text = format!("late: {} saw no message for {seconds:.1} s, where the limit is 1 s", party.role);
+        let stall = Duration::from_nanos(party.longest_stall_ns);
+        if stall > late {
+            let (seconds, limit) = (stall.as_secs_f64(), late.as_secs());
+            let text = format!("late: {} saw no message for {seconds:.1} s, where the limit is {limit} s", party.role);
             return Err(Failure::new(FailureKind::Late, text));
         }
     }
@@ -35,4 +42,28 @@ pub(super) fn account(case: &Case, reports: &[(Role, Report)], is_whole: bool) -
         faults.add(rules.account(index, sender.sent, &counts));
     }
     Ok(faults)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::PartyReport;
+
+    #[test]
+    fn a_network_may_pause_for_longer_than_a_host() {
+        let account = |place: &str, stall: Duration| {
+            let case = format!(
+                r#"{{"mechanism": "network/x", "cell": {{"scope": "network", "pattern": "stream", "payload": "u64",
+                "producers": 1, "capacity": 1, "runtime": "thread", "wait": "block", "place": "{place}"}}}}"#
+            );
+            let party =
+                PartyReport { longest_stall_ns: stall.as_nanos() as u64, ..PartyReport::new(Role::Consumer(0)) };
+            let report = Report { parties: vec![party], usage: None };
+            account(&serde_json::from_str(&case).unwrap(), &[(Role::Consumer(0), report)], false).map(drop)
+        };
+        let stall = Duration::from_millis(6_200);
+        account("other-host", stall).unwrap();
+        assert!(account("other-core", stall).unwrap_err().text.contains("for 6.2 s, where the limit is 1 s"));
+        assert!(account("other-host", stall * 2).unwrap_err().text.contains("the limit is 10 s"));
+    }
 }

@@ -20,8 +20,8 @@ use rustix::process::{
 
 use crate::case::Role;
 use crate::entry::Program;
-use crate::hosts::OtherHost;
-use crate::hosts::remote::RemoteProcess;
+use crate::hosts::remote_process::RemoteProcess;
+use crate::hosts::{HostLoad, OtherHost};
 use crate::protocol::Assignment;
 use crate::{child, tracer};
 
@@ -68,6 +68,8 @@ impl Running {
             .args(&program.arguments)
             // Temporary files of libraries are removed with the instance's directory.
             .env("TMPDIR", dir)
+            // Neither a child nor what it starts opens a session with another host.
+            .env_remove(crate::hosts::TOKEN_VARIABLE)
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
             .stderr(File::create(&stderr).context("making a file for a child's stderr")?)
@@ -239,6 +241,21 @@ impl Running {
         match &self.process {
             Process::Here { .. } => None,
             Process::OtherHost(process) => process.lost(),
+        }
+    }
+
+    /// Waits until it has got `go`, if it is on the other host.
+    pub(super) fn wait_until_begun(&self) {
+        if let Process::OtherHost(process) = &self.process {
+            process.wait_until_begun();
+        }
+    }
+
+    /// How busy the other host was while it ran there.
+    pub(super) fn load(&self) -> Option<HostLoad> {
+        match &self.process {
+            Process::Here { .. } => None,
+            Process::OtherHost(process) => process.load(),
         }
     }
 

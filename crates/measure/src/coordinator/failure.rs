@@ -22,7 +22,7 @@ pub enum FailureKind {
     Hang,
     /// A child ended before its report, or with an error after it.
     Crash,
-    /// A party saw no message for more than a second.
+    /// A party saw no message for more than a second, or between two hosts for more than ten.
     Late,
     /// A child left a process running.
     Leak,

@@ -24,7 +24,7 @@ use crate::case::{Case, Place, Role};
 use crate::clock::now_ns;
 use crate::entry::Entry;
 use crate::exchange::Snapshot;
-use crate::hosts::OtherHost;
+use crate::hosts::{HostLoad, OtherHost};
 use crate::message::Faults;
 use crate::pauses::{Turn, TurnWriter};
 use crate::pipeline;
@@ -40,6 +40,8 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// The number of round trips to another host that each time-out allows for: a packet of a child, its
 /// answer, and a connection with an encrypted handshake between them.
 const ROUND_TRIPS: u32 = 8;
+/// The number of round trips to another host for which producers continue to send after the window.
+const ROUND_TRIPS_OF_TAIL: u64 = 3;
 /// How long a child may take to exit after `done`.
 pub(crate) const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -60,6 +62,8 @@ pub struct Measured {
     pub calls: Option<u64>,
     /// Whether the hypervisor took time from the cores during the long turn, its first one.
     pub is_long_turn_stolen: bool,
+    /// How busy the other host was, if the ends were on two.
+    pub(crate) peer_load: Option<HostLoad>,
 }
 
 /// A running instance.
@@ -152,10 +156,12 @@ impl Instance {
         let case = &setup.case;
         let is_broken_off = self.is_damaged(case) || self.lost_in_exchange.is_some();
         if is_broken_off {
-            self.children.end();
+            self.children.0.iter_mut().for_each(Running::kill);
         } else {
-            self.release(entry).map_err(|failure| self.cause_of(failure))?;
+            self.release().map_err(|failure| self.cause_of(failure))?;
         }
+        let peer_load = self.children.0.iter().find_map(Running::load);
+        self.end_children(entry, is_broken_off)?;
         let after = Steal::now(&used(&on_this_host(&self.roles, case), case, &setup.cpus));
         let steal = self.steal.zip(after).map_or(0.0, |(before, after)| after.since(&before));
         let reports: Vec<_> =
@@ -164,7 +170,7 @@ impl Instance {
         faults.lost += self.lost_in_exchange.unwrap_or(0);
         let calls_of = |role: &Role| fs::read_to_string(calls_path(*role, self.dir.path())).ok()?.parse::<u64>().ok();
         let calls = reports.iter().map(|(role, _)| calls_of(role)).sum();
-        Ok(Measured { reports, faults, steal, calls, is_long_turn_stolen: false })
+        Ok(Measured { reports, faults, steal, calls, is_long_turn_stolen: false, peer_load })
     }
 
     /// Whether a party has stopped at a damaged message. The other parties may then wait for it
@@ -212,8 +218,9 @@ impl Instance {
             secret: setup.secret,
             dir: self.dir.path().to_owned(),
             address: setup.other_host.as_ref().map_or_else(protocol::loopback, OtherHost::address),
-            // The two hosts do not open and close their windows at the same time, but within a round trip.
-            tail_ns: TAIL_NS + round_trip_ns,
+            // This host starts when the other one has reported its start: a round trip after that, and another one
+            // if a packet is lost.
+            tail_ns: TAIL_NS + ROUND_TRIPS_OF_TAIL * round_trip_ns,
             cpus: cores(role, &setup.case, &setup.cpus),
         }
     }
@@ -450,18 +457,16 @@ impl Instance {
 
     fn send_go(&mut self) -> Result<()> {
         self.published.clear();
-        // The other host starts when this arrives there, by its own clock.
-        let on_the_way_ns = self.round_trip.map_or(0, |round_trip| round_trip.as_nanos() as u64 / 2);
-        let start_ns = now_ns() + RUN_UP_NS + on_the_way_ns;
         let (here, there): (Vec<_>, Vec<_>) = self.children.0.iter().partition(|child| child.pid().is_some());
-        for child in there.into_iter().chain(here) {
-            protocol::send(&child.socket, &ToChild::Go { start_ns }, &[]).with_context(|| child.role.to_string())?;
-        }
-        Ok(())
+        // The other host starts when this arrives there, by its own clock. This one starts when it has.
+        // So producers never end before the consumers' window closes, even if a packet is lost.
+        send_go_to(&there, now_ns() + RUN_UP_NS)?;
+        there.iter().for_each(|child| child.wait_until_begun());
+        send_go_to(&here, now_ns() + RUN_UP_NS)
     }
 
-    /// Sends `done` to the children, and checks that all of them exit and leave no process running.
-    fn release(&mut self, entry: &dyn Entry) -> Result<(), Failure> {
+    /// Sends `done` to the children, and checks that all of them exit.
+    fn release(&mut self) -> Result<(), Failure> {
         for child in &self.children.0 {
             if self.turns.is_some() {
                 child.resume();
@@ -492,15 +497,20 @@ impl Instance {
                 Some(_) => {}
             }
         }
+        Ok(())
+    }
+
+    /// Ends what the children left running, and checks that it is nothing, unless they were killed.
+    fn end_children(&mut self, entry: &dyn Entry, are_killed: bool) -> Result<(), Failure> {
         match self.children.end() {
-            0 => Ok(()),
-            left => {
+            left if left > 0 && !are_killed => {
                 let name = &entry.spec().name;
                 Err(Failure::new(
                     FailureKind::Leak,
                     format!("{name} left {left} process(es) running; they have been ended"),
                 ))
             }
+            _ => Ok(()),
         }
     }
 
@@ -545,6 +555,13 @@ impl Instance {
         }
         Failure::new(kind, text)
     }
+}
+
+/// Sends `go` to children.
+fn send_go_to(children: &[&Running], start_ns: u64) -> Result<()> {
+    children.iter().try_for_each(|child| {
+        protocol::send(&child.socket, &ToChild::Go { start_ns }, &[]).with_context(|| child.role.to_string())
+    })
 }
 
 /// Whether a child runs on the other host.

@@ -28,6 +28,14 @@ impl Interrupt {
         Ok(Interrupt { pipe: read, seen: false })
     }
 
+    /// An interrupt without signals, for a test, and what requests it: any byte.
+    #[cfg(test)]
+    pub(crate) fn of_test() -> (Interrupt, UnixStream) {
+        let (pipe, request) = UnixStream::pair().expect("a socket pair");
+        pipe.set_nonblocking(true).expect("a socket");
+        (Interrupt { pipe, seen: false }, request)
+    }
+
     /// Whether the user has interrupted the run. Does not block.
     pub fn is_requested(&mut self) -> bool {
         if !self.seen {

@@ -46,7 +46,7 @@ pub(crate) fn cores(role: Role, case: &Case, cpus: &[usize]) -> Vec<Option<usize
 }
 
 /// The cores on which a case runs. All of `cpus` if its parties are not pinned.
-pub(super) fn used(roles: &[Role], case: &Case, cpus: &[usize]) -> Vec<usize> {
+pub(crate) fn used(roles: &[Role], case: &Case, cpus: &[usize]) -> Vec<usize> {
     let pinned: Option<Vec<usize>> = roles.iter().flat_map(|role| cores(*role, case, cpus)).collect();
     pinned.unwrap_or_else(|| cpus.to_vec())
 }

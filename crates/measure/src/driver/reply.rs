@@ -1,4 +1,7 @@
 //! The replying loop of a ping-pong: replies to every request, and to the end mark with its own end mark.
+//!
+//! A reply has the number of its request. So where messages may be lost, the other side knows whether a reply belongs
+//! to its last request or is a late one to an earlier request.
 
 use anyhow::Result;
 
@@ -23,6 +26,10 @@ enum Phase {
     Replying {
         before: u64,
     },
+    /// Waits for a request that may be lost.
+    AwaitingRequest,
+    /// Replies to it.
+    Answering,
     Ending(StreamEnding),
     /// A request was damaged.
     Damaged,
@@ -31,7 +38,8 @@ enum Phase {
 impl ReplyLoop {
     pub(super) fn new(setup: LoopSetup) -> ReplyLoop {
         let LoopSetup { party, source, verifier, .. } = setup;
-        ReplyLoop { source, verifier, party, phase: Phase::Replying { before: 0 }, sent: 0 }
+        let phase = if party.lossy { Phase::AwaitingRequest } else { Phase::Replying { before: 0 } };
+        ReplyLoop { source, verifier, party, phase, sent: 0 }
     }
 
     /// Takes the result of a batch of replies.
@@ -45,6 +53,29 @@ impl ReplyLoop {
         let now_ns = self.party.meter.check_clock(made);
         if self.party.gives_up(now_ns, made > before) {
             self.end(made);
+        }
+        Ok(())
+    }
+
+    /// Takes a request that may be lost, or the time-out of waiting for it.
+    fn received(&mut self, result: ActionResult) -> Result<()> {
+        let has_received = result.is_ok();
+        result.or_else(|error| self.party.tolerate(error))?;
+        let made = self.source.made();
+        if self.verifier.ended() || self.verifier.found_damage() {
+            self.end(made);
+            return Ok(());
+        }
+        let now_ns = self.party.meter.check_clock(made);
+        if self.party.gives_up(now_ns, has_received) {
+            self.end(made);
+            return Ok(());
+        }
+        let last = self.verifier.progress().map(|(next, _)| next).max().unwrap_or(0).checked_sub(1);
+        // Nobody waits for the reply to a request that comes after a later one.
+        if let Some(lost) = last.filter(|_| has_received).and_then(|last| last.checked_sub(made)) {
+            self.source.skip(lost);
+            self.phase = Phase::Answering;
         }
         Ok(())
     }
@@ -66,6 +97,8 @@ impl Control for ReplyLoop {
                 *before = self.source.made();
                 Step::Act(Action::Batch(self.party.meter.stride(*before)))
             }
+            Phase::AwaitingRequest => Step::Act(Action::Receive),
+            Phase::Answering => Step::Act(Action::Send),
             Phase::Ending(ending) => ending.next(&mut self.source),
             Phase::Damaged => Step::Done,
         };
@@ -75,6 +108,11 @@ impl Control for ReplyLoop {
     fn handle(&mut self, _: Action, result: ActionResult) -> Result<()> {
         match &mut self.phase {
             &mut Phase::Replying { before } => self.replied(before, result),
+            Phase::AwaitingRequest => self.received(result),
+            Phase::Answering => {
+                self.phase = Phase::AwaitingRequest;
+                result.or_else(|error| self.party.tolerate(error))
+            }
             Phase::Ending(ending) => ending.handle(result),
             Phase::Damaged => Ok(()),
         }
@@ -86,5 +124,53 @@ impl Control for ReplyLoop {
 
     fn finish(self) -> Result<PartyResult> {
         Ok(self.party.report_received(self.sent, self.verifier))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::{Case, Role};
+    use crate::driver::party::InstanceSetup;
+    use crate::pauses::Pauses;
+    use crate::window::{TAIL_NS, Window};
+
+    #[test]
+    fn a_reply_has_the_number_of_its_request_after_requests_that_were_lost() {
+        let case: Case = serde_json::from_str(
+            r#"{"mechanism": "network/x", "cell": {"scope": "network", "pattern": "ping-pong", "payload": "u64",
+                "producers": 1, "capacity": 1, "runtime": "thread", "wait": "block", "place": "other-host"}}"#,
+        )
+        .unwrap();
+        let instance = InstanceSetup {
+            case: &case,
+            seed: 1,
+            secret: 2,
+            window: Window::Count { warmup: 0, messages: 1000 },
+            tail_ns: TAIL_NS,
+            start_ns: 0,
+            pauses: Pauses::default(),
+            usage_party: None,
+            lossy: true,
+            burst: None,
+        };
+        let mut requester = LoopSetup::new(&instance, Role::Producer(0));
+        let mut control = ReplyLoop::new(LoopSetup::new(&instance, Role::Consumer(0)));
+        let requests: Vec<u64> = (0..6).map(|_| requester.source.word()).collect();
+        // The second and the fourth are lost. The fifth comes after the sixth, and nobody waits for a reply to it.
+        for (request, reply) in [(0, Some(1)), (2, Some(3)), (5, Some(6)), (4, None)] {
+            assert!(matches!(control.next().unwrap(), Step::Act(Action::Receive)));
+            control.verifier.word(requests[request]);
+            control.handle(Action::Receive, Ok(())).unwrap();
+            if let Some(next) = reply {
+                assert!(matches!(control.next().unwrap(), Step::Act(Action::Send)));
+                requester.verifier.word(control.source.word());
+                control.handle(Action::Send, Ok(())).unwrap();
+                assert_eq!(requester.verifier.progress().map(|(next, _)| next).max(), Some(next));
+            }
+        }
+        assert!(matches!(control.next().unwrap(), Step::Act(Action::Receive)));
+        assert_eq!(requester.verifier.received(), 3);
+        assert!(!requester.verifier.found_damage() && !control.verifier.found_damage());
     }
 }

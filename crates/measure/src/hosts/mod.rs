@@ -1,24 +1,30 @@
 //! A session between two hosts: the consumers of each instance run on the other host, the producers
 //! and brokers on this one.
 //!
-//! `frame` writes and reads packets over any byte stream, `packet` has their types, `remote` is
-//! the coordinator's side, `peer` the side that serves it. This module knows neither TLS nor ssh:
-//! whoever opens a session brings its byte stream as a [`Link`], and has checked who is at its other
-//! end.
+//! `frame` writes and reads packets over any byte stream, and `packet` has their types. `remote` is the
+//! coordinator's side, with `remote_process` for a child there. `peer` is the side that serves it, and
+//! `load` watches how busy its host is. This module knows neither TLS nor ssh: whoever opens a session
+//! brings its byte stream as a [`Link`], and has checked who is at its other end.
 //!
 //! The measured messages do not pass through the session. The ends connect to each other directly.
 
 mod frame;
+mod load;
 mod packet;
 pub mod peer;
 pub mod remote;
+pub(crate) mod remote_process;
 mod report;
 
 use std::fmt;
 use std::io::{Read, Write};
 
+pub use self::load::HostLoad;
 pub use self::packet::{Hello, refuse};
 pub use self::remote::OtherHost;
+
+/// The environment variable with the token of sessions. Children do not get it.
+pub const TOKEN_VARIABLE: &str = "ESTAFETTE_TOKEN";
 
 /// A connection to the other host, as two halves that two threads use at the same time.
 pub struct Link {

@@ -6,7 +6,9 @@
 //! | `hello` | `hello`, or `refused` |
 //! | `ping` | `pong` |
 //! | `measure_link` | `link_ports` |
+//! | `load` | `load` |
 //! | `start`, then `child` | `child`, then `ended` |
+//! | `child` with `go`, then `probe` | `began`, then `probe` |
 //! | `kill` | `ended` |
 //! | `end` | |
 
@@ -15,7 +17,7 @@ use std::net::IpAddr;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use super::{Link, frame};
+use super::{HostLoad, Link, frame};
 use crate::fingerprint::Fingerprint;
 use crate::limits::link::Ports;
 use crate::protocol::{self, Assignment, ToChild, ToCoordinator};
@@ -23,7 +25,7 @@ use crate::protocol::{self, Assignment, ToChild, ToCoordinator};
 /// The value of [`Hello::format`].
 const FORMAT: &str = "estafette-session";
 /// The version of the session's packets.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// The maximum length of a text about a host, in bytes.
 const MAX_TEXT: usize = 256;
 
@@ -112,6 +114,11 @@ pub(super) enum ToPeer {
     },
     /// Asks the peer to answer one measurement of the link.
     MeasureLink {},
+    /// Asks how busy the peer's host was since the session began.
+    Load {},
+    /// Has no effect. It is sent after a packet that should not be late. If that was lost, the
+    /// acknowledgement of this one makes TCP repeat it within a round trip, and not after 200 ms or more.
+    Probe {},
     /// Starts a child. `id` is new in this session. The peer replaces the assignment's directory,
     /// address and cores by its own.
     Start {
@@ -147,10 +154,20 @@ pub(super) enum FromPeer {
     LinkPorts {
         ports: Ports,
     },
+    /// How busy the host was since the session began.
+    Load {
+        load: HostLoad,
+    },
+    /// As [`ToPeer::Probe`].
+    Probe {},
     /// A packet of a child.
     Child {
         id: u64,
         packet: ToCoordinator,
+    },
+    /// A child has got `go`.
+    Began {
+        id: u64,
     },
     /// A child has ended. It is the last packet about it.
     Ended {
@@ -168,6 +185,8 @@ pub(crate) struct Ended {
     pub(crate) stderr: String,
     /// The number of processes that it left running. They have been ended.
     pub(crate) strays: usize,
+    /// How busy its host was while it ran.
+    pub(crate) load: HostLoad,
 }
 
 /// The coordinator's greeting: sends `ours` and returns the peer's.

@@ -22,18 +22,19 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use super::load::LoadWatch;
 use super::packet::{self, Ended, FromPeer, ToPeer};
-use super::{Hello, Link, frame};
+use super::{Hello, HostLoad, Link, frame};
 use crate::admission::can_run;
 use crate::case::{Case, Place, Role};
 use crate::clock::now_ns;
 use crate::coordinator::children::{Children, Running, adopt_strays};
 use crate::coordinator::instance::{EXIT_TIMEOUT, RUN_UP_NS};
-use crate::coordinator::placement::cores;
+use crate::coordinator::placement::{cores, used};
 use crate::coordinator::{Interrupt, Scratch};
 use crate::entry::Registry;
 use crate::limits::available_cpus;
-use crate::limits::link::Responder;
+use crate::limits::link::{Responder, Stopper};
 use crate::protocol::{self, Assignment, ToChild, ToCoordinator};
 
 /// The maximum number of children at the same time. An instance between two hosts has one here.
@@ -104,8 +105,10 @@ struct Session<'a> {
     /// Readable when there are events.
     wake: UnixStream,
     children: BTreeMap<u64, Hosted>,
-    /// The thread that answers the measurement of the link.
-    link: Option<JoinHandle<()>>,
+    /// The measurement of the link, if there was one.
+    link: Option<LinkAnswers>,
+    /// How busy this host is, since the session began.
+    load: LoadWatch,
     scratch: Scratch,
 }
 
@@ -115,9 +118,23 @@ impl fmt::Debug for Session<'_> {
     }
 }
 
+/// The thread that answers the measurement of the link. It is stopped when this is dropped.
+struct LinkAnswers {
+    thread: JoinHandle<()>,
+    stopper: Stopper,
+}
+
+impl Drop for LinkAnswers {
+    fn drop(&mut self) {
+        self.stopper.stop();
+    }
+}
+
 /// A child of the session, with its directory. It is ended before the directory is removed.
 struct Hosted {
     process: Children,
+    /// How busy this host is, since it was started.
+    load: LoadWatch,
     /// Set when it has closed its socket: until when it may take to exit.
     exit_deadline: Option<Instant>,
     _dir: Scratch,
@@ -145,7 +162,9 @@ impl<'a> Session<'a> {
         let reading = thread::Builder::new().spawn(move || read_packets(reader, &sender, &waker));
         reading.context("starting a thread")?;
         let cpus = available_cpus();
-        Ok(Session { registry, address, cpus, writer, events, wake, children: BTreeMap::new(), link: None, scratch })
+        let load = LoadWatch::start(&cpus, &cpus);
+        let children = BTreeMap::new();
+        Ok(Session { registry, address, cpus, writer, events, wake, children, link: None, load, scratch })
     }
 
     fn serve(&mut self, interrupt: &mut Interrupt) -> Result<End> {
@@ -239,7 +258,9 @@ impl<'a> Session<'a> {
         let status = child.ended().unwrap_or(ExitStatus::from_raw(0)).into_raw();
         let stderr = child.stderr();
         let strays = hosted.process.end();
-        self.send(&FromPeer::Ended { id, ended: Ended { status, stderr, strays } })
+        // Its own time is known now: it has been waited for.
+        let load = hosted.load.load();
+        self.send(&FromPeer::Ended { id, ended: Ended { status, stderr, strays, load } })
     }
 
     fn handle(&mut self, packet: ToPeer) -> Result<()> {
@@ -247,6 +268,11 @@ impl<'a> Session<'a> {
             ToPeer::Hello(_) => bail!("the coordinator greeted twice"),
             ToPeer::Ping { number } => self.send(&FromPeer::Pong { number }),
             ToPeer::MeasureLink {} => self.answer_link(),
+            ToPeer::Load {} => {
+                let load = self.load.load();
+                self.send(&FromPeer::Load { load })
+            }
+            ToPeer::Probe {} => Ok(()),
             ToPeer::Start { id, assignment } => self.start(id, *assignment),
             ToPeer::Child { id, packet } => self.deliver(id, packet),
             ToPeer::Kill { id } => self.end(id),
@@ -257,14 +283,14 @@ impl<'a> Session<'a> {
     /// Answers a measurement of the link, in a thread of its own that ends by itself.
     fn answer_link(&mut self) -> Result<()> {
         ensure!(
-            self.link.as_ref().is_none_or(JoinHandle::is_finished),
+            self.link.as_ref().is_none_or(|link| link.thread.is_finished()),
             "the coordinator measures the link twice at the same time"
         );
         let responder = Responder::bind(self.address)?;
-        let ports = responder.ports()?;
+        let (ports, stopper) = (responder.ports()?, responder.stopper());
         // The coordinator finds what fails, and reports it.
-        let answering = thread::Builder::new().spawn(move || drop(responder.serve()));
-        self.link = Some(answering.context("starting a thread")?);
+        let thread = thread::Builder::new().spawn(move || drop(responder.serve())).context("starting a thread")?;
+        self.link = Some(LinkAnswers { thread, stopper });
         self.send(&FromPeer::LinkPorts { ports })
     }
 
@@ -279,8 +305,8 @@ impl<'a> Session<'a> {
             Err(error) => {
                 let packet = ToCoordinator::Failed { error: format!("on the other host: {error:#}") };
                 self.send(&FromPeer::Child { id, packet })?;
-                let status = 1 << 8;
-                self.send(&FromPeer::Ended { id, ended: Ended { status, stderr: String::new(), strays: 0 } })
+                let (status, stderr, load) = (1 << 8, String::new(), HostLoad::default());
+                self.send(&FromPeer::Ended { id, ended: Ended { status, stderr, strays: 0, load } })
             }
         }
     }
@@ -290,6 +316,7 @@ impl<'a> Session<'a> {
         let Assignment { case, role, .. } = &assignment;
         check_assignment(self.registry, case, *role, self.cpus.len())?;
         let dir = self.scratch.instance()?;
+        let load = LoadWatch::start(&used(&[*role], case, &self.cpus), &self.cpus);
         let assignment = Assignment {
             dir: dir.path().to_owned(),
             address: self.address,
@@ -297,13 +324,14 @@ impl<'a> Session<'a> {
             ..assignment
         };
         let child = Running::start_own(assignment.role, dir.path())?;
-        let hosted = Hosted { process: Children(vec![child]), exit_deadline: None, _dir: dir };
+        let hosted = Hosted { process: Children(vec![child]), load, exit_deadline: None, _dir: dir };
         protocol::send(&hosted.process.0[0].socket, &ToChild::Assignment(Box::new(assignment)), &[])?;
         Ok(hosted)
     }
 
     /// Sends a packet of the coordinator to a child.
     fn deliver(&mut self, id: u64, packet: ToChild) -> Result<()> {
+        let begins = matches!(packet, ToChild::Go { .. });
         let packet = match packet {
             ToChild::Go { .. } => ToChild::Go { start_ns: now_ns() + RUN_UP_NS },
             ToChild::Assignment(_) | ToChild::EffectiveCapacity(_) => {
@@ -316,6 +344,10 @@ impl<'a> Session<'a> {
         // An error means that the child has crashed, which is found when its socket closes, or that it does not
         // read, which the coordinator finds by a time-out.
         let _ = protocol::send(&hosted.child()?.socket, &packet, &[]);
+        if begins {
+            self.send(&FromPeer::Began { id })?;
+            self.send(&FromPeer::Probe {})?;
+        }
         Ok(())
     }
 
@@ -328,7 +360,7 @@ impl<'a> Session<'a> {
 ///
 /// # Errors
 /// The reason why not, with the remedy.
-fn check_assignment(registry: &Registry, case: &Case, role: Role, cores: usize) -> Result<()> {
+pub(super) fn check_assignment(registry: &Registry, case: &Case, role: Role, cores: usize) -> Result<()> {
     ensure!(case.place == Place::OtherHost, "only cases between two hosts run here, not {}", case.place);
     ensure!(matches!(role, Role::Consumer(index) if index < case.consumers()), "only consumers run here, not {role}");
     let entry = registry.get(&case.mechanism).with_context(|| {

@@ -10,11 +10,9 @@ use std::fmt;
 use std::io::Write;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -22,17 +20,20 @@ use anyhow::{Context, Result, bail};
 use rustix::io::ioctl_fionbio;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-use super::packet::{self, Ended, FromPeer, ToPeer};
-use super::report::is_possible;
+use super::packet::{self, FromPeer, ToPeer};
+use super::remote_process::{Child, RemoteProcess, forward};
 use super::{Hello, Link, frame};
+use crate::coordinator::Interrupt;
 use crate::limits;
-use crate::protocol::{self, Assignment, ToChild, ToCoordinator};
+use crate::protocol::Assignment;
 use crate::record::Peer;
 
 /// How long the peer may take to answer a ping, or to end a child.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// The maximum length of the last lines of a child, in characters.
-const MAX_STDERR: usize = 4 * 1024;
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often a wait looks whether the user has interrupted or the session has ended.
+pub(super) const LOOK: Duration = Duration::from_millis(20);
+/// The maximum number of answers that wait to be read. Requests are made one after the other.
+const MAX_ANSWERS: usize = 8;
 /// The number of pings from which the session's round trip is taken.
 const PINGS: u64 = 5;
 
@@ -72,12 +73,15 @@ impl Greeted {
     pub fn start(self, address: IpAddr, name: String) -> Result<OtherHost> {
         let Greeted { link: Link { mut reader, writer, close }, theirs } = self;
         let shared = Arc::new(Shared { writer: Mutex::new(writer), children: Mutex::default(), lost: OnceLock::new() });
-        let (answer, answers) = channel();
+        let (answer, answers) = sync_channel(MAX_ANSWERS);
         let of_reader = Arc::clone(&shared);
         let reading = thread::Builder::new().spawn(move || {
             let why = loop {
                 match frame::read(&mut reader) {
-                    Ok(Some(packet)) => of_reader.dispatch(packet, &answer),
+                    Ok(Some(packet)) => match of_reader.dispatch(packet, &answer) {
+                        Ok(()) => {}
+                        Err(why) => break why,
+                    },
                     Ok(None) => break String::from("the other side closed the connection"),
                     Err(error) => break format!("{error:#}"),
                 }
@@ -91,13 +95,15 @@ impl Greeted {
             answers: Mutex::new(answers),
             address,
             listens_at,
-            peer: Peer { address: name, tool, commit, fingerprint, round_trip_ns: 0, link: None },
+            peer: Peer { address: name, tool, commit, fingerprint, round_trip_ns: 0, link: None, other_load: None },
+            fastest_round_trip: Duration::ZERO,
             next_id: AtomicU64::new(0),
             close: Mutex::new(Some(close)),
             reading: Some(reading),
         };
-        let round_trip = session.measure_round_trip()?;
-        session.peer.round_trip_ns = u64::try_from(round_trip.as_nanos()).unwrap_or(u64::MAX);
+        let [fastest, longest] = session.measure_round_trips()?;
+        session.fastest_round_trip = fastest;
+        session.peer.round_trip_ns = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
         Ok(OtherHost(Arc::new(session)))
     }
 }
@@ -117,6 +123,11 @@ impl OtherHost {
         Duration::from_nanos(self.0.peer.round_trip_ns)
     }
 
+    /// The fastest round trip of a packet of the session, from a few.
+    pub fn fastest_round_trip(&self) -> Duration {
+        self.0.fastest_round_trip
+    }
+
     /// The address at which children on this host listen.
     pub(crate) fn address(&self) -> IpAddr {
         self.0.address
@@ -128,15 +139,39 @@ impl OtherHost {
     }
 
     /// Measures the limits of the link to the other host. Blocks for about 3 s; on a link with long
-    /// delays, longer, but not for more than a minute.
+    /// delays, longer, but not for more than a minute. `None` if the user interrupts. What is still
+    /// being measured then ends with the session.
     ///
     /// # Errors
     /// When the session has ended, or the measured sockets cannot reach the other host.
-    pub fn measure_link(&self) -> Result<limits::link::Link> {
+    pub fn measure_link(&self, interrupt: &mut Interrupt) -> Result<Option<limits::link::Link>> {
         let host = self.listens_at().context("the other host does not say at which address it listens")?;
-        match self.0.request(&ToPeer::MeasureLink {})? {
-            FromPeer::LinkPorts { ports } => limits::link::measure(host, ports),
-            other => bail!("the peer answered a measurement of the link with {other:?}"),
+        let ports = match self.0.request(&ToPeer::MeasureLink {}, || interrupt.is_requested())? {
+            Some(FromPeer::LinkPorts { ports }) => ports,
+            Some(other) => bail!("the peer answered a measurement of the link with {other:?}"),
+            None => return Ok(None),
+        };
+        let (sender, measured) = channel();
+        // Its sockets block. It ends soon after the peer has stopped to answer.
+        let measure = move || drop(sender.send(limits::link::measure(host, ports)));
+        thread::Builder::new().spawn(measure).context("starting a thread")?;
+        let link = wait_for(&measured, None, || interrupt.is_requested() || self.lost().is_some())?;
+        match (link, self.lost()) {
+            (Some(link), _) => link.map(Some),
+            (None, Some(why)) => bail!("the session with the other host has ended: {why}"),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// How busy the other host was since the session began: the part of its cores' time that other
+    /// processes used. `None` if it is unknown.
+    ///
+    /// # Errors
+    /// When the session has ended.
+    pub fn other_load(&self) -> Result<Option<f64>> {
+        match self.0.request(&ToPeer::Load {}, || false)? {
+            Some(FromPeer::Load { load }) if load.is_possible() => Ok(load.other_load),
+            other => bail!("the peer answered a question about its load with {other:?}"),
         }
     }
 
@@ -159,9 +194,9 @@ impl OtherHost {
         let (ours, theirs) = pair.context("making a child's socket")?;
         ioctl_fionbio(&ours, true).context("making a child's socket")?;
         let id = self.0.next_id.fetch_add(1, Ordering::Relaxed);
-        let child = Arc::new(Child { id, theirs, ended: Mutex::default(), has_ended: Condvar::new() });
+        let child = Arc::new(Child::new(id, theirs));
         shared.children().insert(id, Arc::clone(&child));
-        let process = RemoteProcess { child: Arc::clone(&child), shared: Arc::clone(shared) };
+        let process = RemoteProcess::new(Arc::clone(&child), Arc::clone(shared));
         shared.send(&ToPeer::Start { id, assignment: Box::new(assignment) })?;
         let of_child = Arc::clone(shared);
         thread::Builder::new().spawn(move || forward(&child, &of_child)).context("starting a thread")?;
@@ -178,6 +213,7 @@ struct Session {
     /// The address at which children on the other host listen, as it says.
     listens_at: Option<IpAddr>,
     peer: Peer,
+    fastest_round_trip: Duration,
     next_id: AtomicU64,
     close: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     reading: Option<JoinHandle<()>>,
@@ -190,29 +226,56 @@ impl fmt::Debug for Session {
 }
 
 impl Session {
-    /// Sends a packet and waits for the answer.
-    fn request(&self, packet: &ToPeer) -> Result<FromPeer> {
+    /// Sends a packet and waits for the answer. `None` if it is cancelled; the session then has no
+    /// further request.
+    fn request(&self, packet: &ToPeer, is_cancelled: impl FnMut() -> bool) -> Result<Option<FromPeer>> {
         let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         self.shared.send(packet)?;
-        match answers.recv_timeout(ANSWER_TIMEOUT) {
-            Ok(answer) => Ok(answer),
-            Err(_) => match self.shared.lost.get() {
-                Some(why) => bail!("the session with the other host has ended: {why}"),
-                None => bail!("the peer did not answer within {} s", ANSWER_TIMEOUT.as_secs()),
-            },
-        }
+        let deadline = Instant::now() + ANSWER_TIMEOUT;
+        wait_for(&answers, Some(deadline), is_cancelled).map_err(|error| match self.shared.lost.get() {
+            Some(why) => anyhow::anyhow!("the session with the other host has ended: {why}"),
+            None => error.context("waiting for an answer of the peer"),
+        })
     }
 
-    fn measure_round_trip(&self) -> Result<Duration> {
-        let mut longest = Duration::ZERO;
+    /// The fastest round trip of a few, and the longest.
+    fn measure_round_trips(&self) -> Result<[Duration; 2]> {
+        let (mut fastest, mut longest) = (Duration::MAX, Duration::ZERO);
         for number in 0..PINGS {
             let sent = Instant::now();
-            match self.request(&ToPeer::Ping { number })? {
-                FromPeer::Pong { number: theirs } if theirs == number => longest = longest.max(sent.elapsed()),
+            match self.request(&ToPeer::Ping { number }, || false)? {
+                Some(FromPeer::Pong { number: theirs }) if theirs == number => {
+                    fastest = fastest.min(sent.elapsed());
+                    longest = longest.max(sent.elapsed());
+                }
                 other => bail!("the peer answered a ping with {other:?}"),
             }
         }
-        Ok(longest)
+        Ok([fastest, longest])
+    }
+}
+
+/// Waits for a value that another thread sends. `None` if it is cancelled.
+///
+/// # Errors
+/// When the deadline has passed, or the thread has ended without a value.
+fn wait_for<T>(
+    receiver: &Receiver<T>,
+    deadline: Option<Instant>,
+    mut is_cancelled: impl FnMut() -> bool,
+) -> Result<Option<T>> {
+    loop {
+        if is_cancelled() {
+            return Ok(None);
+        }
+        match receiver.recv_timeout(LOOK) {
+            Ok(value) => return Ok(Some(value)),
+            Err(RecvTimeoutError::Disconnected) => bail!("nothing came"),
+            Err(RecvTimeoutError::Timeout) if deadline.is_some_and(|deadline| deadline <= Instant::now()) => {
+                bail!("nothing came within {} s", ANSWER_TIMEOUT.as_secs())
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
     }
 }
 
@@ -231,15 +294,15 @@ impl Drop for Session {
 }
 
 /// What the threads of a session share.
-struct Shared {
+pub(super) struct Shared {
     writer: Mutex<Box<dyn Write + Send>>,
     children: Mutex<HashMap<u64, Arc<Child>>>,
     /// Why the session has ended.
-    lost: OnceLock<String>,
+    pub(super) lost: OnceLock<String>,
 }
 
 impl Shared {
-    fn children(&self) -> MutexGuard<'_, HashMap<u64, Arc<Child>>> {
+    pub(super) fn children(&self) -> MutexGuard<'_, HashMap<u64, Arc<Child>>> {
         self.children.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -247,7 +310,7 @@ impl Shared {
     ///
     /// # Errors
     /// When the session has ended.
-    fn send(&self, packet: &ToPeer) -> Result<()> {
+    pub(super) fn send(&self, packet: &ToPeer) -> Result<()> {
         let sent = frame::write(&mut *self.writer.lock().unwrap_or_else(PoisonError::into_inner), packet);
         sent.map_err(|error| {
             self.lose(format!("{error:#}"));
@@ -262,7 +325,11 @@ impl Shared {
         self.children().values().for_each(|child| child.close());
     }
 
-    fn dispatch(&self, packet: FromPeer, answers: &Sender<FromPeer>) {
+    /// Handles a packet of the peer.
+    ///
+    /// # Errors
+    /// When the peer breaks the protocol, with the reason.
+    fn dispatch(&self, packet: FromPeer, answers: &SyncSender<FromPeer>) -> Result<(), String> {
         match packet {
             FromPeer::Child { id, packet } => {
                 let child = self.children().get(&id).cloned();
@@ -271,144 +338,33 @@ impl Shared {
                     child.deliver(packet);
                 }
             }
+            FromPeer::Began { id } => {
+                if let Some(child) = self.children().get(&id) {
+                    child.begin();
+                }
+            }
             FromPeer::Ended { id, ended } => {
                 if let Some(child) = self.children().remove(&id) {
                     child.end(ended);
                 }
             }
-            // The receiver lives as long as the session.
-            answer => drop(answers.send(answer)),
+            FromPeer::Probe {} => {}
+            // An answer that nobody waits for is one too many.
+            answer => answers.try_send(answer).map_err(|_| String::from("the peer answered what it was not asked"))?,
         }
+        Ok(())
     }
 }
 
-/// A child on the other host.
-struct Child {
-    id: u64,
-    /// The far end of the coordinator's socket.
-    theirs: OwnedFd,
-    ended: Mutex<Option<Ended>>,
-    has_ended: Condvar,
-}
-
-impl Child {
-    /// Passes a packet of the child on to the coordinator. Blocks while the coordinator does not read,
-    /// until it closes its end.
-    fn deliver(&self, packet: ToCoordinator) {
-        let packet = match packet {
-            // An address in the memory of a process on the other host.
-            ToCoordinator::Ready { .. } => ToCoordinator::Ready { exchange: None },
-            ToCoordinator::Report(report) if !is_possible(&report) => {
-                ToCoordinator::Failed { error: String::from("the other host reported numbers that are not possible") }
-            }
-            packet => packet,
-        };
-        // An error means that the coordinator has closed its end.
-        let _ = protocol::send(&self.theirs, &packet, &[]);
-    }
-
-    fn end(&self, mut ended: Ended) {
-        ended.stderr = ended.stderr.chars().take(MAX_STDERR).collect();
-        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(ended);
-        self.has_ended.notify_all();
-        self.close();
-    }
-
-    /// Closes the socket in both directions. What is in it can still be read.
-    fn close(&self) {
-        let _ = rustix::net::shutdown(&self.theirs, rustix::net::Shutdown::Both);
-    }
-}
-
-/// Sends the packets for a child to the other host, until the coordinator closes its end.
-fn forward(child: &Child, shared: &Shared) {
-    loop {
-        let sent = match protocol::receive::<ToChild>(&child.theirs) {
-            Ok(Some((packet, descriptors))) if descriptors.is_empty() => {
-                shared.send(&ToPeer::Child { id: child.id, packet })
-            }
-            Ok(Some(_)) => {
-                let error = String::from(
-                    "a descriptor was published for it, and descriptors do not cross to another host: publish an address",
-                );
-                child.deliver(ToCoordinator::Failed { error });
-                return;
-            }
-            Ok(None) | Err(_) => return,
-        };
-        if sent.is_err() {
-            return;
-        }
-    }
-}
-
-/// The process of a child on the other host. It is ended when this is dropped.
-pub(crate) struct RemoteProcess {
-    child: Arc<Child>,
-    shared: Arc<Shared>,
-}
-
-impl fmt::Debug for RemoteProcess {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RemoteProcess").field(&self.child.id).finish()
-    }
-}
-
-impl RemoteProcess {
-    /// Its exit status, if it has ended.
-    pub(crate) fn ended(&self) -> Option<ExitStatus> {
-        self.end().map(|ended| ExitStatus::from_raw(ended.status))
-    }
-
-    /// Waits for it to end, or for the session to be lost, until `deadline`.
-    pub(crate) fn wait_until(&self, deadline: Instant) -> Option<ExitStatus> {
-        let mut ended = self.child.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            if let Some(ended) = &*ended {
-                return Some(ExitStatus::from_raw(ended.status));
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.shared.lost.get().is_some() {
-                return None;
-            }
-            // Looks now and then whether the session is lost.
-            let nap = left.min(Duration::from_millis(20));
-            ended = self.child.has_ended.wait_timeout(ended, nap).unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-
-    /// Ends it, and waits until the other host has confirmed that.
-    pub(crate) fn kill(&self) {
-        if self.ended().is_none() && self.shared.send(&ToPeer::Kill { id: self.child.id }).is_ok() {
-            self.wait_until(Instant::now() + ANSWER_TIMEOUT);
-        }
-    }
-
-    /// The last lines that it wrote to stderr. They are known when it has ended, so this ends it.
-    pub(crate) fn stderr(&self) -> String {
-        self.kill();
-        self.end().map(|ended| ended.stderr).unwrap_or_default()
-    }
-
-    /// The number of processes that it left running on the other host.
-    pub(crate) fn strays(&self) -> usize {
-        self.end().map_or(0, |ended| ended.strays)
-    }
-
-    /// Why the session has ended, if that happened before the process did.
-    pub(crate) fn lost(&self) -> Option<&str> {
-        if self.ended().is_some() { None } else { self.shared.lost.get().map(String::as_str) }
-    }
-
-    fn end(&self) -> Option<Ended> {
-        self.child.ended.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-impl Drop for RemoteProcess {
-    fn drop(&mut self) {
-        self.kill();
-        self.shared.children().remove(&self.child.id);
-        self.child.close();
-    }
+/// Handles a packet of a peer in a session with one child, number 7.
+#[cfg(test)]
+pub(super) fn dispatch_in_test(packet: FromPeer) {
+    let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+    let (_ours, theirs) = pair.expect("a socket pair");
+    let shared = Shared {
+        writer: Mutex::new(Box::new(std::io::sink())),
+        children: Mutex::new(HashMap::from([(7, Arc::new(Child::new(7, theirs)))])),
+        lost: OnceLock::new(),
+    };
+    let _ = shared.dispatch(packet, &sync_channel(1).0);
 }

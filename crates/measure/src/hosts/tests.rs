@@ -1,14 +1,16 @@
 //! Both sides of a session, each against another side that does not keep to the protocol.
 
-use std::net::{IpAddr, Ipv4Addr, Shutdown};
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpListener, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::thread;
 
 use anyhow::Result;
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::packet::{FromPeer, ToPeer};
-use super::{Hello, Link, OtherHost, frame, peer, remote};
+use super::{Hello, HostLoad, Link, OtherHost, frame, peer, remote};
 use crate::Registry;
 use crate::case::Role;
 use crate::coordinator::Interrupt;
@@ -100,10 +102,14 @@ fn a_peer_ends_a_session_that_breaks_the_protocol() {
 #[test]
 fn packets_for_unknown_children_are_ignored_and_pings_are_answered() {
     let go = json!({"child": {"id": 9, "packet": {"go": {"start_ns": 0}}}});
-    let (end, answers) =
-        against_peer(&hello(), &[go, json!({"kill": {"id": 9}}), json!({"ping": {"number": 5}}), json!({"end": {}})]);
+    let packets =
+        [go, json!({"kill": {"id": 9}}), json!({"probe": {}}), json!({"ping": {"number": 5}}), json!({"load": {}})];
+    let (end, answers) = against_peer(&hello(), &[&packets[..], &[json!({"end": {}})]].concat());
     assert_eq!(end.unwrap(), peer::End::Complete);
-    assert!(matches!(answers[..], [FromPeer::Hello(_), FromPeer::Pong { number: 5 }]), "{answers:?}");
+    let [FromPeer::Hello(_), FromPeer::Pong { number: 5 }, FromPeer::Load { load }] = answers[..] else {
+        panic!("{answers:?}")
+    };
+    assert!(load.is_possible(), "{load:?}");
 }
 
 #[test]
@@ -190,7 +196,8 @@ fn the_coordinator_sees_packets_of_a_child_and_its_end_in_order() {
                     {
                         frame::write(&mut theirs, &json!({"child": {"id": id, "packet": packet}})).unwrap();
                     }
-                    let ended = json!({"status": 9, "stderr": "said", "strays": 2});
+                    let load = json!({"steal": 0.25, "other_load": null});
+                    let ended = json!({"status": 9, "stderr": "said", "strays": 2, "load": load});
                     started = Some((id, ended));
                 }
                 Some(ToPeer::Child { packet: ToChild::Done {}, .. }) => {
@@ -215,6 +222,144 @@ fn the_coordinator_sees_packets_of_a_child_and_its_end_in_order() {
     assert!(crate::protocol::receive::<ToCoordinator>(&socket).unwrap().is_none(), "the socket closes at the end");
     let ended = process.ended().map(std::os::unix::process::ExitStatusExt::into_raw);
     assert_eq!((ended, process.stderr(), process.strays()), (Some(9), String::from("said"), 2));
+    assert_eq!(process.load(), Some(HostLoad { steal: 0.25, other_load: None }));
     drop((process, host));
     peer.join().unwrap();
+}
+
+/// A session with a peer that answers pings, and each other packet with what `answer` returns.
+fn against(mut answer: impl FnMut(ToPeer) -> Vec<Value> + Send + 'static) -> OtherHost {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    thread::spawn(move || {
+        while let Ok(Some(packet)) = frame::read::<ToPeer>(&mut theirs) {
+            let answers = match packet {
+                ToPeer::Hello(_) => {
+                    let mut hello = hello();
+                    hello["address"] = json!(HERE);
+                    vec![json!({"hello": hello})]
+                }
+                ToPeer::Ping { number } => vec![json!({"pong": {"number": number}})],
+                packet => answer(packet),
+            };
+            for answer in answers {
+                let _ = frame::write(&mut theirs, &answer);
+            }
+        }
+    });
+    let greeted = remote::greet(link(ours), &Hello::of_this_host(None)).unwrap();
+    greeted.start(HERE, String::from("tcp://box:1")).unwrap()
+}
+
+#[test]
+fn an_interrupt_ends_the_measurement_of_a_link_at_once() {
+    // Its ports accept and answer nothing: the measurement would fail after some seconds.
+    let listener = TcpListener::bind((HERE, 0)).unwrap();
+    let packets = UdpSocket::bind((HERE, 0)).unwrap();
+    let [tcp, udp] = [listener.local_addr().unwrap().port(), packets.local_addr().unwrap().port()];
+    let (mut interrupt, mut request) = Interrupt::of_test();
+    let host = against(move |_| vec![json!({"link_ports": {"ports": {"tcp": tcp, "udp": udp, "key": 1}}})]);
+    let interrupting = thread::spawn(move || {
+        // The measurement has begun.
+        drop(listener.accept().unwrap());
+        request.write_all(&[0]).unwrap();
+    });
+    assert_eq!(host.measure_link(&mut interrupt).unwrap(), None);
+    interrupting.join().unwrap();
+    // Before the peer answers, too.
+    let host = against(|_| Vec::new());
+    assert_eq!(host.measure_link(&mut interrupt).unwrap(), None);
+}
+
+#[test]
+fn a_peer_that_answers_what_it_was_not_asked_is_given_up() {
+    let host = against(|_| vec![json!({"pong": {"number": 0}}); 20]);
+    let error = host.other_load().unwrap_err().to_string();
+    assert!(error.contains("answered a question about its load") || error.contains("has ended"), "{error}");
+    while host.lost().is_none() {
+        thread::yield_now();
+    }
+    assert!(host.lost().unwrap().contains("not asked"), "{:?}", host.lost());
+}
+
+#[test]
+fn an_impossible_load_of_the_other_host_is_an_error() {
+    let of = |load: Value| against(move |_| vec![json!({"load": {"load": load}})]).other_load();
+    assert_eq!(of(json!({"steal": 0.5, "other_load": 0.25})).unwrap(), Some(0.25));
+    for load in [json!({"steal": 1.5, "other_load": null}), json!({"steal": 0.0, "other_load": -0.1})] {
+        assert!(of(load.clone()).is_err(), "{load}");
+    }
+}
+
+#[test]
+fn a_child_of_the_other_host_cannot_fill_the_memory_of_the_coordinator() {
+    let host = against(|packet| match packet {
+        ToPeer::Start { id, .. } => {
+            let publication = |n: usize| json!({"publish": {"name": n.to_string(), "value": "x".repeat(100_000)}});
+            (0..100).map(|n| json!({"child": {"id": id, "packet": publication(n)}})).collect()
+        }
+        ToPeer::Kill { id } => {
+            let load = json!({"steal": 0, "other_load": null});
+            vec![json!({"ended": {"id": id, "ended": {"status": 9, "stderr": "", "strays": 0, "load": load}}})]
+        }
+        _ => Vec::new(),
+    });
+    let assignment = serde_json::from_value(assignment("consumer:0", "other-host")).unwrap();
+    let (socket, _process) = host.start(assignment).unwrap();
+    rustix::io::ioctl_fionbio(&socket, false).unwrap();
+    let mut published = 0;
+    let error = loop {
+        match crate::protocol::receive::<ToCoordinator>(&socket).unwrap() {
+            Some((ToCoordinator::Publish(_), _)) => published += 1,
+            Some((ToCoordinator::Failed { error }, _)) => break error,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(error.contains("too much") && (10..60).contains(&published), "{published}: {error}");
+}
+
+/// A packet of each kind, as text.
+fn valid_packets() -> Vec<String> {
+    let child = |packet: Value| json!({"child": {"id": 7, "packet": packet}});
+    let party = json!({"role": "consumer:0", "sent": 1, "messages": 2, "window_ns": 3,
+        "latency": {"batch": 1, "counts": [[1, 2], [3, 4]]}});
+    let report = json!({"report": {"parties": [party], "usage": {"cpu_ns": 1, "voluntary_switches": 2,
+        "involuntary_switches": 3}}});
+    let load = json!({"steal": 0.5, "other_load": 0.5});
+    let packets = [
+        json!({"hello": hello()}),
+        json!({"pong": {"number": 1}}),
+        start("consumer:0", "other-host"),
+        child(report),
+        child(json!({"publish": {"name": "a", "value": "127.0.0.1:1"}})),
+        child(json!({"published": {"name": "a", "value": "127.0.0.1:1"}})),
+        child(json!({"go": {"start_ns": 1}})),
+        json!({"ended": {"id": 7, "ended": {"status": 0, "stderr": "", "strays": 0, "load": load}}}),
+        json!({"load": {"load": load}}),
+        json!({"link_ports": {"ports": {"tcp": 1, "udp": 2, "key": 3}}}),
+    ];
+    packets.iter().map(Value::to_string).collect()
+}
+
+proptest! {
+    /// Packets as a hostile side would make them: valid ones with numbers, texts and bytes replaced.
+    #[test]
+    fn no_packet_makes_a_side_panic(
+        which in 0usize..10,
+        changes in proptest::collection::vec((any::<u16>(), 0usize..12), 1..6),
+    ) {
+        let mut text = valid_packets()[which].clone().into_bytes();
+        for (at, with) in changes {
+            let with = ["", "0", "-1", "9", "1e308", "18446744073709551615", "null", "[]", "\"", "{", "}", "\u{1b}["][with];
+            let at = usize::from(at) % text.len().max(1);
+            let to = (at + 1).min(text.len());
+            text.splice(at..to, with.bytes());
+        }
+        let framed = [&(text.len() as u32).to_be_bytes()[..], &text].concat();
+        if let Ok(Some(packet)) = frame::read::<FromPeer>(&mut &framed[..]) {
+            remote::dispatch_in_test(packet);
+        }
+        if let Ok(Some(ToPeer::Start { assignment, .. })) = frame::read::<ToPeer>(&mut &framed[..]) {
+            let _ = peer::check_assignment(&Registry::new(), &assignment.case, assignment.role, 2);
+        }
+    }
 }

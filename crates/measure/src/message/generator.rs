@@ -83,6 +83,12 @@ impl Generator {
         Generator { key: self.key, ..Generator::new(self.seed, producer, self.len) }
     }
 
+    /// Leaves out this number of messages, as if they had been made and lost.
+    pub(crate) fn skip(&mut self, messages: u64) {
+        self.next = self.next.wrapping_add(NEXT.wrapping_mul(messages));
+        self.made += messages;
+    }
+
     /// Turns the next message into the end mark of the stream. Its sequence number is the number of
     /// messages before it.
     pub fn end(&mut self) {

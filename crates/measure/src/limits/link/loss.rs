@@ -14,18 +14,23 @@ use super::round_trips::connect;
 use super::wire::{Command, Prober};
 use crate::stats::share_interval;
 
-/// How long packets are sent.
+/// How long packets are sent on a short way.
 const LENGTH: Duration = Duration::from_millis(500);
+/// How long packets are sent on a long way, where even rare losses slow TCP down: enough to see one packet in
+/// a thousand.
+const LONG_LENGTH: Duration = Duration::from_secs(4);
+/// The round trip from which on a way is long.
+const LONG_ROUND_TRIP: Duration = Duration::from_millis(5);
 /// The longest time in which the least number of packets is sent.
 const MAX_LENGTH: Duration = Duration::from_secs(2);
 /// The part of the link's rate that is used.
-const PART: f64 = 0.1;
+const PART: f64 = 0.25;
 /// The highest rate in bytes per second: 20 Mbit/s.
 const MAX_RATE: f64 = 2.5e6;
 /// The least number of packets.
 const LEAST: u64 = 20;
 /// The highest sequence number that a responder counts.
-pub(super) const MAX_PACKETS: usize = 4096;
+pub(super) const MAX_PACKETS: usize = 1 << 14;
 /// How long the last packets may be on their way, beyond a few round trips.
 const LAST: Duration = Duration::from_millis(50);
 
@@ -66,7 +71,7 @@ pub(super) fn measure(
     round_trip: Duration,
 ) -> Result<PacketLoss> {
     let socket = connect(responder)?;
-    let (count, interval) = schedule(rate);
+    let (count, interval) = schedule(rate, round_trip);
     let mut packet = [0; LONG_PACKET];
     fastrand::fill(&mut packet);
     let (started, mut sent) = (Instant::now(), 0);
@@ -88,11 +93,12 @@ pub(super) fn measure(
 }
 
 /// The number of packets and the time between two of them, for a link with this rate in bytes per second.
-fn schedule(rate: f64) -> (u64, Duration) {
+fn schedule(rate: f64, round_trip: Duration) -> (u64, Duration) {
+    let length = if round_trip < LONG_ROUND_TRIP { LENGTH } else { LONG_LENGTH };
     let rate = if rate.is_finite() { (rate * PART).clamp(1.0, MAX_RATE) } else { 1.0 };
     let interval = Duration::from_secs_f64(LONG_PACKET as f64 / rate);
-    let count = ((LENGTH.as_secs_f64() / interval.as_secs_f64()) as u64).clamp(LEAST, MAX_PACKETS as u64);
-    (count, interval.min(MAX_LENGTH / count as u32))
+    let count = ((length.as_secs_f64() / interval.as_secs_f64()) as u64).clamp(LEAST, MAX_PACKETS as u64);
+    (count, interval.min(length.max(MAX_LENGTH) / count as u32))
 }
 
 #[cfg(test)]
@@ -100,13 +106,17 @@ mod unit_tests {
     use super::*;
 
     #[test]
-    fn packets_are_sent_at_a_tenth_of_the_rate() {
-        assert_eq!(schedule(1e12), (1041, Duration::from_micros(480)), "at most 20 Mbit/s");
-        let (count, interval) = schedule(2.4e6);
+    fn packets_are_sent_at_a_quarter_of_the_rate() {
+        let short = |rate| schedule(rate, Duration::from_micros(100));
+        assert_eq!(short(1e12), (1041, Duration::from_micros(480)), "at most 20 Mbit/s");
+        let (count, interval) = short(0.96e6);
         assert_eq!((count, interval), (100, Duration::from_millis(5)));
+        // On a long way, enough packets to see one lost in a thousand.
+        let (count, interval) = schedule(1e7, Duration::from_millis(40));
+        assert_eq!((count, interval), (8333, Duration::from_micros(480)));
         // A slow link takes longer, but not for ever.
         for rate in [0.0, 1.0, 1e4, f64::NAN] {
-            let (count, interval) = schedule(rate);
+            let (count, interval) = short(rate);
             assert_eq!((count, interval), (20, Duration::from_millis(100)), "{rate} bytes per second");
         }
     }

@@ -27,7 +27,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::loss::PacketLoss;
-pub use self::responder::{Ports, Responder};
+pub use self::responder::{Ports, Responder, Stopper};
 use self::wire::Prober;
 use crate::units;
 
@@ -51,8 +51,8 @@ pub struct Link {
     pub rate_4_bytes_per_s: f64,
     /// The congestion control of the sending host's TCP, such as `cubic`. `None` if it is unknown.
     pub congestion_control: Option<String>,
-    /// The loss of UDP packets of 1,200 bytes on the way to the consumers' host, sent at a tenth of the
-    /// rate.
+    /// The loss of UDP packets of 1,200 bytes on the way to the consumers' host, sent at a quarter
+    /// of the rate.
     pub loss: PacketLoss,
 }
 
@@ -77,16 +77,19 @@ impl Link {
 }
 
 impl Link {
-    /// What the packet loss costs one TCP connection, for a reader who wonders about a low figure. `None` without loss.
+    /// A sentence about what the packet loss costs one TCP connection, for a reader who wonders about a low figure.
+    /// `None` without loss.
     pub fn loss_note(&self) -> Option<String> {
         let estimate = self.mathis_bytes_per_s()?;
         let PacketLoss { lost, sent, .. } = self.loss;
+        let control = self.congestion_control.as_deref().unwrap_or("that of this host");
         Some(format!(
-            "the link lost {lost} of {sent} packets and its round trip takes {}: with {} loss, one TCP connection reaches about \
-             {} (the estimate of Mathis et al. 1997, for the congestion control reno)",
+            "The link lost {lost} of {sent} packets and its round trip takes {}: with {} loss, one TCP connection with the \
+             congestion control reno reaches about {} (the estimate of Mathis et al. 1997); with {control} one reached {} here.",
             units::duration(self.round_trip_ns),
             percent(self.loss.share()),
-            units::bandwidth(estimate)
+            units::bandwidth(estimate),
+            units::bandwidth(self.rate_1_bytes_per_s)
         ))
     }
 }
@@ -97,7 +100,7 @@ fn percent(share: f64) -> String {
 }
 
 /// Measures the link to the host whose [`Responder`] listens at these ports of `host`. Blocks for about 3 s; on a
-/// link with long delays, longer, but not for more than a minute.
+/// link with long delays for about 10 s, but not for more than a minute.
 ///
 /// # Errors
 /// When the responder does not answer, closes the connection, or reports what cannot be true.
@@ -106,8 +109,8 @@ pub fn measure(host: IpAddr, ports: Ports) -> Result<Link> {
         .with_context(|| format!("connecting to the link's responder at {host}"))?;
     let packets = SocketAddr::new(host, ports.udp);
     let round_trips = round_trips::measure(packets, ports.key).context("measuring round trips of the link")?;
-    let one = rate::measure(&mut prober, 1).context("measuring the rate of one connection")?;
-    let four = rate::measure(&mut prober, 4).context("measuring the rate of four connections")?;
+    let one = rate::measure(&mut prober, 1, round_trips.median).context("measuring the rate of one connection")?;
+    let four = rate::measure(&mut prober, 4, round_trips.median).context("measuring the rate of four connections")?;
     let rate = one.bytes_per_s.max(four.bytes_per_s);
     let loss = loss::measure(&mut prober, packets, rate, round_trips.median).context("measuring the link's loss")?;
     Ok(Link {

@@ -1,7 +1,7 @@
 //! The rate of a link: how fast TCP connections carry data from the prober to the responder.
 //!
 //! The prober writes random data as fast as it can. The responder counts what arrives in the second
-//! half of the time: slow start is over by then, unless the round trip is very long.
+//! half of the time: slow start is over by then, because the time has many round trips.
 
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
@@ -12,10 +12,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use rustix::net::sockopt::tcp_congestion;
 
-use super::wire::{Command, Prober};
+use super::wire::{Command, MAX_LENGTH, Prober};
 
-/// How long data is sent.
+/// How long data is sent at least.
 const LENGTH: Duration = Duration::from_secs(1);
+/// For how many round trips data is sent at least. Slow start takes about ten.
+const ROUND_TRIPS: u32 = 50;
 /// The length of a write in bytes.
 const WRITE_BYTES: usize = 256 << 10;
 
@@ -26,12 +28,13 @@ pub(super) struct Rate {
     pub(super) congestion_control: Option<String>,
 }
 
-/// Measures the rate of `connections` connections together.
+/// Measures the rate of `connections` connections together, over a link with this round trip.
 ///
 /// # Errors
 /// When a connection cannot be opened, or the responder reports what cannot be true.
-pub(super) fn measure(prober: &mut Prober, connections: u32) -> Result<Rate> {
-    prober.send(Command::CountBulk { connections, length: LENGTH })?;
+pub(super) fn measure(prober: &mut Prober, connections: u32, round_trip: Duration) -> Result<Rate> {
+    let length = (round_trip * ROUND_TRIPS).clamp(LENGTH, MAX_LENGTH);
+    prober.send(Command::CountBulk { connections, length })?;
     let streams = (0..connections).map(|_| prober.open_bulk()).collect::<std::io::Result<Vec<_>>>();
     let streams = streams.context("opening a connection for data")?;
     let congestion_control = streams.first().and_then(|stream| tcp_congestion(stream).ok());
@@ -41,12 +44,12 @@ pub(super) fn measure(prober: &mut Prober, connections: u32) -> Result<Rate> {
             .iter()
             .map(|stream| thread::Builder::new().spawn_scoped(scope, || write_until_closed(stream, &sent)))
             .collect();
-        let reply = started.context("starting a thread").and_then(|_| prober.reply(LENGTH));
+        let reply = started.context("starting a thread").and_then(|_| prober.reply(length));
         // Ends the threads, even if they are waiting in a write. An error means that the responder has closed.
         streams.iter().for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
         reply
     })?;
-    let (length, sent) = (LENGTH.as_nanos() as u64, sent.load(Ordering::Relaxed));
+    let (length, sent) = (length.as_nanos() as u64, sent.load(Ordering::Relaxed));
     ensure!(reply.count > 0, "no data arrived at the other host");
     ensure!(
         reply.count <= sent && reply.ns >= length / 4,

@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read};
 use std::net::{IpAddr, Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use super::wire::{COMMAND_TIMEOUT, CONNECT_TIMEOUT, Command, Purpose, Reply, rea
 const MAX_TIME: Duration = Duration::from_secs(90);
 /// The longest time between two commands. Round trips are measured in it.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
-/// How often a thread that waits for packets looks whether it is to end.
+/// How often a thread that waits for packets or a connection looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(50);
 /// The interval at which the first byte of data is awaited.
 const TICK: Duration = Duration::from_millis(1);
@@ -43,6 +43,60 @@ pub struct Responder {
     listener: TcpListener,
     packets: UdpSocket,
     key: u64,
+    stopper: Stopper,
+}
+
+/// Ends the measurement of a [`Responder`] from another thread. Clones belong to the same responder.
+#[derive(Clone, Debug, Default)]
+pub struct Stopper(Arc<Stop>);
+
+#[derive(Debug, Default)]
+struct Stop {
+    /// Whether the responder is to end.
+    is_requested: Mutex<bool>,
+    requested: Condvar,
+    /// The connection on which it waits for commands.
+    control: Mutex<Option<TcpStream>>,
+}
+
+impl Stopper {
+    /// Ends the measurement. Does not wait until the responder has returned.
+    pub fn stop(&self) {
+        *self.lock() = true;
+        self.0.requested.notify_all();
+        if let Some(control) = &*self.0.control.lock().unwrap_or_else(PoisonError::into_inner) {
+            // An error means that the other side has closed.
+            let _ = control.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        *self.lock()
+    }
+
+    /// Notes the connection that [`Stopper::stop`] closes.
+    fn note_control(&self, control: &TcpStream) -> Result<()> {
+        *self.0.control.lock().unwrap_or_else(PoisonError::into_inner) = Some(control.try_clone()?);
+        self.check()
+    }
+
+    /// Sleeps.
+    ///
+    /// # Errors
+    /// When the measurement is to end.
+    fn sleep(&self, length: Duration) -> Result<()> {
+        let woken = self.0.requested.wait_timeout_while(self.lock(), length, |is_requested| !*is_requested);
+        drop(woken.unwrap_or_else(PoisonError::into_inner));
+        self.check()
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.is_stopped() { bail!("the measurement of the link was stopped") } else { Ok(()) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        self.0.is_requested.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Responder {
@@ -55,7 +109,7 @@ impl Responder {
         listener.set_nonblocking(true)?;
         let packets = UdpSocket::bind((address, 0)).with_context(|| format!("binding a UDP socket to {address}"))?;
         packets.set_read_timeout(Some(LOOK))?;
-        Ok(Responder { listener, packets, key: fastrand::u64(..) })
+        Ok(Responder { listener, packets, key: fastrand::u64(..), stopper: Stopper::default() })
     }
 
     /// The ports and the key, for the other host's [`measure`](super::measure).
@@ -66,11 +120,17 @@ impl Responder {
         Ok(Ports { tcp: self.listener.local_addr()?.port(), udp: self.packets.local_addr()?.port(), key: self.key })
     }
 
-    /// Serves one measurement. Blocks until the other side has closed its control connection, at most for 90 s; for
-    /// 20 s if nobody connects.
+    /// What ends [`Responder::serve`].
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// Serves one measurement. Blocks until the other side has closed its control connection or the measurement is
+    /// stopped, at most for 90 s; for 20 s if nobody connects.
     ///
     /// # Errors
-    /// When nobody connects, or the other side stops in the middle or asks for what is not allowed.
+    /// When nobody connects, the measurement is stopped, or the other side ends in the middle or asks for what is not
+    /// allowed.
     pub fn serve(&self) -> Result<()> {
         let (arrived, ends) = (Mutex::new(vec![false; MAX_PACKETS]), AtomicBool::new(false));
         thread::scope(|scope| {
@@ -85,7 +145,9 @@ impl Responder {
     fn serve_commands(&self, arrived: &Mutex<Vec<bool>>) -> Result<()> {
         let end = Instant::now() + MAX_TIME;
         let control = self.accept(Purpose::Control)?;
+        self.stopper.note_control(&control)?;
         loop {
+            self.stopper.check()?;
             let left = end.saturating_duration_since(Instant::now()).min(MAX_PAUSE);
             if left.is_zero() {
                 bail!("the measurement of the link took longer than {MAX_TIME:?}");
@@ -112,7 +174,9 @@ impl Responder {
             if left.is_zero() {
                 bail!("the other host did not connect to measure the link");
             }
-            let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+            self.stopper.check()?;
+            let look = left.min(LOOK);
+            let timeout = Timespec { tv_sec: look.as_secs() as i64, tv_nsec: i64::from(look.subsec_nanos()) };
             match poll(&mut [PollFd::new(&self.listener, PollFlags::IN)], Some(&timeout)) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error).context("waiting for the other host"),
@@ -145,7 +209,8 @@ impl Responder {
                 let thread = thread::Builder::new().spawn_scoped(scope, || read_until_closed(stream, &total));
                 started = started.and(thread.map(drop));
             }
-            let counted = started.context("starting a thread").and_then(|()| second_half(&total, length));
+            let counted =
+                started.context("starting a thread").and_then(|()| second_half(&self.stopper, &total, length));
             // Ends the threads. An error means that the other side has closed.
             streams.iter().for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
             counted
@@ -174,17 +239,17 @@ impl Responder {
 }
 
 /// Waits for the first byte, then for `length`. Returns what arrived in the second half of that time.
-fn second_half(total: &AtomicU64, length: Duration) -> Result<Reply> {
+fn second_half(stopper: &Stopper, total: &AtomicU64, length: Duration) -> Result<Reply> {
     let end = Instant::now() + CONNECT_TIMEOUT;
     while total.load(Ordering::Relaxed) == 0 {
         if Instant::now() > end {
             bail!("the other host sent no data");
         }
-        thread::sleep(TICK);
+        stopper.sleep(TICK)?;
     }
-    thread::sleep(length / 2);
+    stopper.sleep(length / 2)?;
     let (began, before) = (Instant::now(), total.load(Ordering::Relaxed));
-    thread::sleep(length / 2);
+    stopper.sleep(length / 2)?;
     let (ended, after) = (Instant::now(), total.load(Ordering::Relaxed));
     Ok(Reply { count: after - before, ns: (ended - began).as_nanos() as u64 })
 }
