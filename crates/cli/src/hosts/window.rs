@@ -101,9 +101,9 @@ mod tests {
         assert_eq!(fit(&mut near, false, Duration::from_micros(100)).unwrap(), None);
         assert_eq!(near.window, SHORT);
         let mut far = plan(SHORT);
-        let told = fit(&mut far, false, LONG_TRIP).unwrap().unwrap();
+        let note = fit(&mut far, false, LONG_TRIP).unwrap().unwrap();
         assert_eq!(far.window, Window::Time { warmup_ns: 400_000_000, measure_ns: 800_000_000 });
-        assert!(told.contains("40.0 ms") && told.contains("800 ms"), "{told}");
+        assert!(note.contains("40.0 ms") && note.contains("800 ms"), "{note}");
     }
 
     #[test]
