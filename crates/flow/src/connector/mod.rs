@@ -10,6 +10,7 @@
 //! | `ring_watch.rs` | watches external sources and sinks |
 //! | `requests.rs` | the source that receives HTTP requests |
 //! | `problem.rs` | what keeps a connector from its work |
+//! | `remote.rs` | the server of topics that cross hosts, in builds with and without it |
 //! | `nats/` | topics that cross hosts: a sink that publishes, sources that read queues |
 //! | `websocket/` | WebSocket clients: a source, a sink, and streams |
 
@@ -19,6 +20,7 @@ mod inlet;
 mod nats;
 mod outlet;
 mod problem;
+mod remote;
 mod requests;
 mod ring_watch;
 mod timer;
@@ -32,8 +34,10 @@ use anyhow::{Context, Result, bail};
 use self::inlet::Inlet;
 use self::outlet::{Outlet, Stop};
 use self::problem::Problem;
+pub use self::remote::missing_on_server;
+pub(crate) use self::remote::{Connections, RemoteEnds};
 use self::ring_watch::RingWatch;
-use crate::config::{End, Function, NatsTopic, Pipeline, Sink, SinkKind, Source, SourceKind, Stream, Topology};
+use crate::config::{End, Function, Pipeline, Sink, SinkKind, Source, SourceKind, Stream, Topology};
 use crate::counters::{Counter, Counters};
 use crate::external::{Holder, Lease, LeaseWatch};
 use crate::status::ConnectorStatus;
@@ -101,6 +105,12 @@ impl Connectors {
         Ok(Connectors { all: sources.chain(sinks).chain(streams).map(connector).collect::<Result<_>>()? })
     }
 
+    /// The connectors that need a connection to a server before any of them starts.
+    pub(crate) fn remote_ends(&self, pipeline: &Pipeline) -> RemoteEnds {
+        let end = |it: &Connector| remote::RemoteEnd::of(it.end, &it.name, &it.problem, pipeline);
+        RemoteEnds::new(pipeline, self.all.iter().filter_map(end).collect())
+    }
+
     /// Starts all connectors, with one thread each.
     ///
     /// # Errors
@@ -108,14 +118,14 @@ impl Connectors {
     /// If one of them cannot be started.
     pub(crate) fn start(
         &self,
+        mut connections: Connections,
         pipeline: &Pipeline,
         topology: &Topology,
         fabric: &Fabric,
         mailbox: &Mailbox<Message>,
     ) -> Result<()> {
-        let remote = Remote::of(pipeline)?;
         for connector in &self.all {
-            let work = connector.work(pipeline, topology, fabric, &remote);
+            let work = connector.work(pipeline, topology, fabric, &mut connections);
             let work = work.with_context(|| format!("cannot start `{}`", connector.name))?;
             let (end, mailbox) = (connector.end, mailbox.clone());
             let run = move || {
@@ -201,7 +211,13 @@ type Work = Box<dyn FnOnce() -> Result<()> + Send>;
 
 impl Connector {
     /// The work of its thread.
-    fn work(&self, pipeline: &Pipeline, topology: &Topology, fabric: &Fabric, remote: &Remote) -> Result<Work> {
+    fn work(
+        &self,
+        pipeline: &Pipeline,
+        topology: &Topology,
+        fabric: &Fabric,
+        connections: &mut Connections,
+    ) -> Result<Work> {
         let inlet = || Inlet::open(self.end, pipeline, topology, fabric, &self.stop, &self.counters);
         let outlet = |stop| Outlet::open(self.end, pipeline, topology, fabric, stop, &self.counters);
         if let Some(external) = &self.external {
@@ -212,12 +228,12 @@ impl Connector {
             End::Source(at) => match &pipeline.sources[at].kind {
                 SourceKind::Nats { topic, queue } => {
                     let outlet = outlet(self.drain.as_ref().unwrap_or(&self.stop))?;
-                    remote.source(self, topic, queue, outlet, (pipeline, topology, fabric))
+                    connections.source(self, topic, queue, outlet, (pipeline, topology, fabric))
                 }
                 _ => source(&pipeline.sources[at], outlet(&self.stop)?),
             },
             End::Sink(at) => match &pipeline.sinks[at].kind {
-                SinkKind::Nats(topic) => remote.sink(self, topic, inlet()?),
+                SinkKind::Nats(topic) => connections.sink(self, topic, inlet()?),
                 _ => sink(&pipeline.sinks[at], inlet()?, &self.stop),
             },
             End::Stream(at) => {
@@ -226,92 +242,6 @@ impl Connector {
             }
             End::Function { .. } => bail!("a function is no connector"),
         }
-    }
-}
-
-/// The server of topics that cross hosts, if this build can use one.
-struct Remote {
-    #[cfg(feature = "nats")]
-    nats: Option<nats::Server>,
-}
-
-#[cfg(feature = "nats")]
-impl Remote {
-    fn of(pipeline: &Pipeline) -> Result<Remote> {
-        let has_ends = pipeline.sources.iter().any(|source| matches!(source.kind, SourceKind::Nats { .. }))
-            || pipeline.sinks.iter().any(|sink| matches!(sink.kind, SinkKind::Nats(_)));
-        Ok(Remote { nats: if has_ends { nats::Server::of(pipeline)? } else { None } })
-    }
-
-    fn server(&self) -> Result<&nats::Server> {
-        self.nats.as_ref().context("the pipeline has no NATS server")
-    }
-
-    fn sink(&self, connector: &Connector, topic: &NatsTopic, inlet: Inlet) -> Result<Work> {
-        self.server()?.sink(&connector.name, topic, inlet, &connector.stop, &connector.problem)
-    }
-
-    fn source(
-        &self,
-        connector: &Connector,
-        topic: &NatsTopic,
-        queue: &str,
-        outlet: Outlet,
-        (pipeline, topology, fabric): (&Pipeline, &Topology, &Fabric),
-    ) -> Result<Work> {
-        let Connector { end, name, stop, problem, .. } = connector;
-        let drain = connector.drain.as_ref().unwrap_or(stop);
-        let ends = nats::SourceEnds { end: *end, name, topic, stop, drain, problem, pipeline, topology, fabric };
-        self.server()?.source(queue, ends, outlet)
-    }
-}
-
-#[cfg(not(feature = "nats"))]
-impl Remote {
-    fn of(_: &Pipeline) -> Result<Remote> {
-        Ok(Remote {})
-    }
-
-    fn sink(&self, _: &Connector, topic: &NatsTopic, _: Inlet) -> Result<Work> {
-        Err(without_nats(topic))
-    }
-
-    fn source(
-        &self,
-        _: &Connector,
-        topic: &NatsTopic,
-        _: &str,
-        _: Outlet,
-        _: (&Pipeline, &Topology, &Fabric),
-    ) -> Result<Work> {
-        Err(without_nats(topic))
-    }
-}
-
-#[cfg(not(feature = "nats"))]
-fn without_nats(topic: &NatsTopic) -> anyhow::Error {
-    anyhow::anyhow!(
-        "the topic `{}` has `transport: nats`, and this program was built without it; build it with the feature `nats` of \
-         the crate `estafette-flow` (of the command: `flow-nats`)",
-        topic.topic
-    )
-}
-
-/// What the NATS server of a pipeline lacks for its topics that cross hosts, one line each: streams
-/// and consumers that do not exist yet, or what does not fit. Changes nothing on the server. Blocks
-/// for some seconds if the server does not answer.
-///
-/// # Errors
-///
-/// If the server cannot be reached, or refuses the connection. If the build has no feature `nats`
-/// and a topic crosses.
-pub fn missing_on_server(pipeline: &Pipeline) -> Result<Vec<String>> {
-    #[cfg(feature = "nats")]
-    return nats::probe::missing(pipeline);
-    #[cfg(not(feature = "nats"))]
-    match (&pipeline.nats, pipeline.crossings().first()) {
-        (Some(nats), Some(crossing)) => Err(without_nats(&pipeline.nats_topic(nats, crossing))),
-        _ => Ok(Vec::new()),
     }
 }
 

@@ -10,6 +10,7 @@
 //! | `host.rs` | a host process |
 //! | `instance.rs` | an instance's phases, and the detection of endless loops |
 //! | `restart.rs` | when a failed instance is restarted |
+//! | `connect.rs` | the time before a pipeline runs |
 //! | `code.rs` | loading of modules: from file to compiled code |
 //! | `launch.rs` | starting hosts and instances |
 //! | `events.rs` | events of hosts, and the ends of hosts and instances |
@@ -22,6 +23,7 @@
 //! | `survey.rs` | the pipeline's status |
 
 mod code;
+mod connect;
 mod events;
 mod fabric;
 mod handover;
@@ -50,7 +52,7 @@ use self::instance::{Instance, Phase, Verdict};
 use self::poll::{MAILBOX, Poll, Token};
 use self::reload::{Callback, Reloads};
 use crate::config::{End, Pipeline, Topology};
-use crate::connector::{ConnectorEvent, Connectors};
+use crate::connector::{Connections, ConnectorEvent, Connectors};
 use crate::control::Request;
 use crate::status::{ModeStatus, Status};
 
@@ -114,6 +116,8 @@ pub(crate) enum Message {
     Compiled(usize, Result<Compiled>),
     Status(Sender<Status>),
     Connector(ConnectorEvent),
+    /// The result of connecting to the server of topics that cross hosts.
+    Connected(Result<Box<Connections>>),
 }
 
 /// The result of a run.
@@ -277,7 +281,19 @@ impl Supervisor {
     ///
     /// If the supervisor itself fails. Failures of the pipeline are in the summary.
     pub fn run(mut self) -> Result<Summary> {
-        self.connectors.start(&self.pipeline, &self.topology, &self.fabric, &self.poll.mailbox())?;
+        if let Some(connections) = self.connect()? {
+            self.run_connected(connections)?;
+        }
+        self.hosts.clear();
+        self.read_last_lines();
+        self.summary.status = Status { mode: self.summary.mode(), ..self.status() };
+        self.summary.restarts = self.instances.iter().map(|instance| instance.restarts.total()).sum();
+        Ok(self.summary)
+    }
+
+    fn run_connected(&mut self, connections: Connections) -> Result<()> {
+        let mailbox = self.poll.mailbox();
+        self.connectors.start(connections, &self.pipeline, &self.topology, &self.fabric, &mailbox)?;
         self.start_due(Instant::now());
         while !self.is_done() {
             let timeout = self.next_look(Instant::now());
@@ -286,11 +302,7 @@ impl Supervisor {
             }
             self.tick(Instant::now())?;
         }
-        self.hosts.clear();
-        self.read_last_lines();
-        self.summary.status = Status { mode: self.summary.mode(), ..self.status() };
-        self.summary.restarts = self.instances.iter().map(|instance| instance.restarts.total()).sum();
-        Ok(self.summary)
+        Ok(())
     }
 
     fn is_done(&self) -> bool {
@@ -339,6 +351,8 @@ impl Supervisor {
             Message::Reload(function, callback) => self.reload(&function, callback),
             Message::Compiled(function, result) => self.on_compiled(function, result),
             Message::Connector(event) => self.on_connector(event),
+            // Only awaited before the pipeline runs.
+            Message::Connected(_) => {}
         }
     }
 

@@ -4,11 +4,29 @@ use estafette_flow::config::CheckedHost;
 
 use crate::delivery::from_file;
 use crate::ground::{Ground, numbers};
+use crate::runner::tests;
 use crate::server::{JETSTREAM, Server};
+
+tests![
+    at_least_once_needs_jetstream,
+    a_server_that_is_absent_at_the_start_is_waited_for,
+    wrong_credentials_are_an_error,
+    a_missing_permission_is_an_error_that_names_it,
+    a_revoked_permission_stops_the_sender_until_it_is_granted_again,
+    a_revoked_permission_to_subscribe_stops_both_ends_until_it_is_granted_again,
+    a_revoked_permission_to_subscribe_at_most_once_stops_the_receiver_until_it_is_granted_again,
+    a_stream_of_another_program_is_an_error,
+    a_host_that_runs_already_is_an_error,
+    a_server_that_accepts_only_shorter_messages_is_an_error,
+    the_check_says_what_the_server_lacks_and_changes_nothing_there,
+    a_whole_pipeline_of_several_hosts_does_not_run,
+    the_host_that_runs_must_be_one_of_the_pipeline,
+    files_of_another_host_need_not_exist,
+    a_revoked_permission_is_shown_at_most_once_too,
+];
 
 const AT_LEAST_ONCE: &str = ", delivery: at-least-once";
 
-#[test]
 fn at_least_once_needs_jetstream() {
     let Some(server) = Server::start("") else { return };
     let ground = Ground::new(&from_file(AT_LEAST_ONCE), &server);
@@ -19,7 +37,6 @@ fn at_least_once_needs_jetstream() {
     }
 }
 
-#[test]
 fn a_server_that_is_absent_at_the_start_is_waited_for() {
     let Some(mut server) = Server::start(JETSTREAM) else { return };
     server.kill();
@@ -37,15 +54,21 @@ fn a_server_that_is_absent_at_the_start_is_waited_for() {
     center.end();
 }
 
-/// Users whose rights can be revoked: `deny` is of the user of both hosts.
+/// The user of both hosts, who may not publish these subjects.
 fn users(deny: &str) -> String {
+    users_without(deny, "")
+}
+
+/// The user of both hosts, who may not publish or subscribe to these subjects.
+fn users_without(publish: &str, subscribe: &str) -> String {
+    let permission = |deny: &str| format!("{{ allow: \">\", deny: [{deny}] }}");
+    let (publish, subscribe) = (permission(publish), permission(subscribe));
     format!(
-        "{JETSTREAM}authorization {{ users: [ {{ user: flow, password: secret, permissions: {{ publish: {{ allow: \">\", \
-         deny: [{deny}] }} }} }} ] }}\n"
+        "{JETSTREAM}authorization {{ users: [ {{ user: flow, password: secret, permissions: {{ publish: {publish}, \
+         subscribe: {subscribe} }} }} ] }}\n"
     )
 }
 
-#[test]
 fn wrong_credentials_are_an_error() {
     let Some(server) = Server::start(&users("")) else { return };
     let url = server.url().replace("nats://", "nats://flow:wrong@");
@@ -56,7 +79,6 @@ fn wrong_credentials_are_an_error() {
     assert!(!error.contains("wrong"), "the password is not shown: {error}");
 }
 
-#[test]
 fn a_missing_permission_is_an_error_that_names_it() {
     let Some(server) = Server::start(&users("\"$JS.API.STREAM.CREATE.>\"")) else { return };
     let url = server.url().replace("nats://", "nats://flow:secret@");
@@ -66,7 +88,6 @@ fn a_missing_permission_is_an_error_that_names_it() {
     assert!(error.contains("$JS.API.STREAM.CREATE.t_raw") && error.contains("grant it"), "{error}");
 }
 
-#[test]
 fn a_revoked_permission_stops_the_sender_until_it_is_granted_again() {
     let Some(server) = Server::start(&users("")) else { return };
     let url = server.url().replace("nats://", "nats://flow:secret@");
@@ -85,7 +106,48 @@ fn a_revoked_permission_stops_the_sender_until_it_is_granted_again() {
     center.end();
 }
 
-#[test]
+/// What the server answers comes by subscriptions too.
+fn a_revoked_permission_to_subscribe_stops_both_ends_until_it_is_granted_again() {
+    let Some(server) = Server::start(&users("")) else { return };
+    let url = server.url().replace("nats://", "nats://flow:secret@");
+    let yaml = from_file(AT_LEAST_ONCE).replace("file: { path: in.txt }", "timer: { every: 1ms, count: 3000 }");
+    let ground = Ground::at(&yaml, &url);
+    let (edge, center) = (ground.run("edge"), ground.run("center"));
+    crate::ground::until(|| (ground.lines("out.txt").len() > 100).then_some(()));
+    server.configure(&users_without("", "\"_INBOX.>\""));
+    server.reload();
+    for problem in [edge.until_problem("nats:raw", "refuses"), center.until_problem("nats:raw:all", "refuses")] {
+        assert!(problem.contains("_INBOX") && problem.contains("grant it"), "{problem}");
+    }
+    server.configure(&users(""));
+    server.reload();
+    ground.until_all("out.txt", (0..3000).map(|tick| tick.to_string()));
+    edge.finished();
+    center.until_good("nats:raw:all");
+    center.end();
+}
+
+fn a_revoked_permission_to_subscribe_at_most_once_stops_the_receiver_until_it_is_granted_again() {
+    let Some(server) = Server::start(&users("")) else { return };
+    let url = server.url().replace("nats://", "nats://flow:secret@");
+    let yaml = from_file("").replace("file: { path: in.txt }", "timer: { every: 1ms }");
+    let ground = Ground::at(&yaml, &url);
+    let (edge, center) = (ground.run("edge"), ground.run("center"));
+    let received = || ground.lines("out.txt").len();
+    crate::ground::until(|| (received() > 100).then_some(()));
+    server.configure(&users_without("", "\"t.raw\""));
+    server.reload();
+    let problem = center.until_problem("nats:raw:all", "refuses");
+    assert!(problem.contains("t.raw") && problem.contains("grant it"), "{problem}");
+    server.configure(&users(""));
+    server.reload();
+    center.until_good("nats:raw:all");
+    let before = received();
+    crate::ground::until(|| (received() > before + 100).then_some(()));
+    edge.end();
+    center.end();
+}
+
 fn a_stream_of_another_program_is_an_error() {
     let Some(server) = Server::start(JETSTREAM) else { return };
     let stream = "{\"name\":\"t_raw\",\"subjects\":[\"other\"],\"num_replicas\":1}";
@@ -97,7 +159,6 @@ fn a_stream_of_another_program_is_an_error() {
     assert!(error.contains("`t_raw`") && error.contains("`nats.prefix`"), "{error}");
 }
 
-#[test]
 fn a_host_that_runs_already_is_an_error() {
     let Some(server) = Server::start(JETSTREAM) else { return };
     let ground = Ground::new(&from_file(AT_LEAST_ONCE), &server);
@@ -109,7 +170,6 @@ fn a_host_that_runs_already_is_an_error() {
     ground.run("center").end();
 }
 
-#[test]
 fn a_server_that_accepts_only_shorter_messages_is_an_error() {
     let Some(server) = Server::start("max_payload: 65536\n") else { return };
     let ground = Ground::new(&from_file(""), &server);
@@ -118,7 +178,6 @@ fn a_server_that_accepts_only_shorter_messages_is_an_error() {
     assert!(error.contains("65536") && error.contains("max_payload") && error.contains("`raw`"), "{error}");
 }
 
-#[test]
 fn the_check_says_what_the_server_lacks_and_changes_nothing_there() {
     let Some(mut server) = Server::start(JETSTREAM) else { return };
     let ground = Ground::new(&from_file(AT_LEAST_ONCE), &server);
@@ -140,7 +199,6 @@ fn the_check_says_what_the_server_lacks_and_changes_nothing_there() {
     assert!(error.contains("cannot be reached"), "{error}");
 }
 
-#[test]
 fn a_whole_pipeline_of_several_hosts_does_not_run() {
     let ground = Ground::at(&from_file(""), "nats://127.0.0.1:4222");
     ground.write("in.txt", numbers(1));
@@ -149,7 +207,6 @@ fn a_whole_pipeline_of_several_hosts_does_not_run() {
     assert!(error.to_string().contains("several hosts"), "{error}");
 }
 
-#[test]
 fn the_host_that_runs_must_be_one_of_the_pipeline() {
     let ground = Ground::at(&from_file(""), "nats://127.0.0.1:4222");
     ground.write("in.txt", numbers(1));
@@ -169,7 +226,6 @@ fn the_host_that_runs_must_be_one_of_the_pipeline() {
     }
 }
 
-#[test]
 fn files_of_another_host_need_not_exist() {
     let yaml = from_file("").replace(
         "functions: []",
@@ -182,7 +238,6 @@ fn files_of_another_host_need_not_exist() {
     assert!(!ground.checked(CheckedHost::All).is_ok());
 }
 
-#[test]
 fn a_revoked_permission_is_shown_at_most_once_too() {
     let Some(server) = Server::start(&users("")) else { return };
     let url = server.url().replace("nats://", "nats://flow:secret@");

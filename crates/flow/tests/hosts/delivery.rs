@@ -2,7 +2,19 @@
 
 use crate::client::{Client, Received};
 use crate::ground::{Ground, numbers, until};
+use crate::runner::tests;
 use crate::server::{JETSTREAM, Server};
+
+tests![
+    at_least_once_a_host_gets_what_was_sent_before_it_ran,
+    at_most_once_a_running_host_gets_what_is_sent,
+    each_queue_gets_every_message_and_its_readers_on_all_hosts_compete,
+    a_message_is_not_dropped_because_hosts_took_it_often_and_did_not_process_it,
+    a_message_that_is_delivered_far_too_often_is_a_dead_letter_on_another_host,
+    a_message_that_its_function_fails_to_process_is_a_dead_letter_on_another_host,
+    a_function_that_failed_for_good_leaves_its_messages_to_other_hosts,
+    another_program_sees_the_messages_with_their_headers,
+];
 
 /// Two hosts, from a file to a file.
 pub(crate) fn from_file(topic: &str) -> String {
@@ -21,7 +33,6 @@ topics:
     )
 }
 
-#[test]
 fn at_least_once_a_host_gets_what_was_sent_before_it_ran() {
     let Some(server) = Server::start(JETSTREAM) else { return };
     let ground = Ground::new(&from_file(", delivery: at-least-once"), &server);
@@ -34,7 +45,6 @@ fn at_least_once_a_host_gets_what_was_sent_before_it_ran() {
     assert_eq!(ground.lines("out.txt"), numbers(10_000).collect::<Vec<_>>(), "in order, each once");
 }
 
-#[test]
 fn at_most_once_a_running_host_gets_what_is_sent() {
     let Some(server) = Server::start("") else { return };
     let ground = Ground::new(&from_file(""), &server);
@@ -67,7 +77,6 @@ topics:
     )
 }
 
-#[test]
 fn each_queue_gets_every_message_and_its_readers_on_all_hosts_compete() {
     for (delivery, configuration) in [("at-least-once", JETSTREAM), ("at-most-once", "")] {
         let Some(server) = Server::start(configuration) else { return };
@@ -92,7 +101,6 @@ fn each_queue_gets_every_message_and_its_readers_on_all_hosts_compete() {
     }
 }
 
-#[test]
 fn a_message_is_not_dropped_because_hosts_took_it_often_and_did_not_process_it() {
     let Some(server) = Server::start(JETSTREAM) else { return };
     let ground = Ground::new(&from_file(", delivery: at-least-once, max_deliver: 1"), &server);
@@ -104,7 +112,6 @@ fn a_message_is_not_dropped_because_hosts_took_it_often_and_did_not_process_it()
     center.end();
 }
 
-#[test]
 fn a_message_that_is_delivered_far_too_often_is_a_dead_letter_on_another_host() {
     let Some(server) = Server::start(JETSTREAM) else { return };
     let yaml = "
@@ -133,7 +140,6 @@ topics:
     edge.end();
 }
 
-#[test]
 fn a_message_that_its_function_fails_to_process_is_a_dead_letter_on_another_host() {
     let Some(server) = Server::start(JETSTREAM) else { return };
     let yaml = "
@@ -160,34 +166,52 @@ topics:
     assert_eq!(ground.lines("dead.txt").len(), 3, "each once");
 }
 
-#[test]
-fn a_slow_reader_on_another_host_slows_the_sender_down_and_nothing_is_lost() {
-    let Some(server) = Server::start(JETSTREAM) else { return };
-    let yaml = "
-hosts: [edge, center]
-nats: { servers: [SERVER], prefix: t, stream: { max_bytes: 256KiB } }
-functions: []
+fn a_function_that_failed_for_good_leaves_its_messages_to_other_hosts() {
+    for (delivery, configuration) in [("at-least-once", JETSTREAM), ("at-most-once", "")] {
+        let Some(server) = Server::start(configuration) else { return };
+        let yaml = "
+hosts: [edge, east, west]
+nats: { servers: [SERVER], prefix: t }
+functions:
+  - { name: bad, on: east, module: { path: trap.wat }, input: { topic: raw, queue: work },
+      restart: { max: 0, then: continue } }
 sources:
   - { name: in, on: edge, file: { path: in.txt }, output: { topics: [raw] } }
+  - { name: tick, on: east, timer: { every: 60min }, output: { topics: [other] } }
 sinks:
-  - { name: out, on: center, input: { topic: raw }, file: { path: out.txt } }
+  - { name: out, on: west, input: { topic: raw, queue: work }, file: { path: out.txt } }
+  - { name: other, on: east, input: { topic: other }, file: { path: other.txt } }
 topics:
-  raw: { transport: nats, delivery: at-least-once, capacity: 64KiB, max_message: 1KiB }
+  raw: { transport: nats, delivery: DELIVERY }
+  other: {}
 ";
-    let ground = Ground::new(yaml, &server);
-    ground.write("in.txt", numbers(20_000));
-    let edge = ground.run("edge");
-    let problem = edge.until_problem("nats:raw", "is full");
-    assert!(problem.contains("`t_raw`") && problem.contains("`nats.stream.max_bytes`"), "{problem}");
-    let sent = || edge.remote.status().unwrap().connectors.iter().map(|it| it.sent_messages).max().unwrap();
-    assert!(sent() < 20_000, "the source waits");
-    let center = ground.run("center");
-    ground.until_all("out.txt", numbers(20_000));
-    edge.finished();
-    center.end();
+        let ground = Ground::new(&yaml.replace("DELIVERY", delivery), &server);
+        ground.write("in.txt", numbers(3000));
+        let is_stored = delivery == "at-least-once";
+        if is_stored {
+            ground.run("edge").finished();
+        }
+        let east = ground.run("east");
+        if !is_stored {
+            server.until_subscribed("t.raw", 1);
+            // It is lost with the function.
+            Client::connect(server.port()).send("PUB t.raw 1\r\nx\r\n");
+        }
+        east.until_ended("nats:raw:q-work");
+        let west = ground.run("west");
+        if !is_stored {
+            server.until_subscribed("t.raw", 1);
+            ground.run("edge").finished();
+        }
+        ground.until_all("out.txt", numbers(3000));
+        west.end();
+        east.remote.end();
+        let summary = east.ended().unwrap();
+        assert!(summary.failures.iter().any(|failure| failure.contains("`bad`")), "{:?}", summary.failures);
+        assert_eq!(ground.lines("out.txt").len(), 3000, "{delivery}: each once");
+    }
 }
 
-#[test]
 fn another_program_sees_the_messages_with_their_headers() {
     let Some(server) = Server::start("") else { return };
     let ground = Ground::new(&from_file(""), &server);

@@ -6,14 +6,15 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use estafette_flow::config::{self, CheckedHost};
-use estafette_flow::{MetricsServer, Options, Remote, Summary, Supervisor};
+use estafette_flow::{MetricsServer, Remote, Summary, Supervisor};
 use tempfile::TempDir;
 
+use crate::host;
 use crate::server::Server;
 
 /// A timeout that is longer than anything here takes.
@@ -107,9 +108,31 @@ impl Ground {
 
     /// Runs the part of a host in a thread.
     pub(crate) fn run(&self, host: &str) -> Running {
-        let options = Options { host_program: program(), drain_timeout: PATIENCE };
-        let supervisor = Supervisor::new(self.part(host), options).unwrap();
+        self.run_with(host, |_| {})
+    }
+
+    /// As [`Ground::run`], but the host is asked to end before it starts.
+    pub(crate) fn run_and_end(&self, host: &str) -> Running {
+        self.run_with(host, Remote::end)
+    }
+
+    fn run_with(&self, host: &str, before: impl FnOnce(&Remote)) -> Running {
+        self.run_changed(host, |_| {}, |supervisor| before(&supervisor.remote()))
+    }
+
+    /// As [`Ground::run`], but the part of the host is changed before, and its supervisor is seen before
+    /// it runs.
+    pub(crate) fn run_changed(
+        &self,
+        host: &str,
+        change: impl FnOnce(&mut config::Pipeline),
+        before: impl FnOnce(&mut Supervisor),
+    ) -> Running {
+        let mut part = self.part(host);
+        change(&mut part);
+        let mut supervisor = Supervisor::new(part, host::options_of_a_run()).unwrap();
         let remote = supervisor.remote();
+        before(&mut supervisor);
         let (sender, ended) = channel();
         thread::spawn(move || drop(sender.send(supervisor.run().map_err(|error| format!("{error:#}")))));
         Running { remote, ended }
@@ -117,24 +140,15 @@ impl Ground {
 
     /// Runs the part of a host in a process.
     pub(crate) fn spawn(&self, host: &str) -> Process {
-        let child = Command::new(program())
-            .arg(self.path("pipeline.yml"))
-            .args(["--host", host])
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap();
+        self.spawn_by(Command::new("/proc/self/exe"), host)
+    }
+
+    /// Runs the part of a host in a process, by a command that runs this program.
+    pub(crate) fn spawn_by(&self, mut command: Command, host: &str) -> Process {
+        let child =
+            command.arg(host::ARGUMENT).arg(self.path("pipeline.yml")).arg(host).stdin(Stdio::null()).spawn().unwrap();
         Process(child)
     }
-}
-
-/// The example `run`.
-fn program() -> PathBuf {
-    let mut path = std::env::current_exe().unwrap();
-    path.pop();
-    path.pop();
-    path.push("examples/run");
-    assert!(path.exists(), "cargo build -p estafette-flow --features nats --example run");
-    path
 }
 
 /// A host in a thread.
@@ -150,6 +164,16 @@ impl Running {
         self.ended.recv_timeout(PATIENCE).expect("it ends")
     }
 
+    /// Waits until it has ended or a connector has a problem. Returns why.
+    #[track_caller]
+    pub(crate) fn ended_or_problem(&self, connector: &str) -> String {
+        until(|| match self.ended.try_recv() {
+            Ok(ended) => Some(ended.map_or_else(|error| error, |summary| summary.failures.join("; "))),
+            Err(TryRecvError::Empty) => self.problem(connector),
+            Err(TryRecvError::Disconnected) => panic!("it has ended without a result"),
+        })
+    }
+
     /// Waits until all of its work is done.
     #[track_caller]
     pub(crate) fn finished(&self) -> Summary {
@@ -163,6 +187,20 @@ impl Running {
     pub(crate) fn end(&self) -> Summary {
         self.remote.end();
         self.finished()
+    }
+
+    /// Ends it at once, and waits for its end.
+    #[track_caller]
+    pub(crate) fn stop(&self) -> Summary {
+        self.remote.end();
+        self.remote.end();
+        self.ended().unwrap()
+    }
+
+    /// Waits until a connector has ended.
+    #[track_caller]
+    pub(crate) fn until_ended(&self, connector: &str) {
+        until(|| self.remote.status()?.connectors.into_iter().find(|it| it.name == connector && it.is_ended));
     }
 
     /// Waits until a connector has a problem that contains this text.

@@ -6,10 +6,26 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::delivery::from_file;
 use crate::ground::{Ground, numbers, until};
+use crate::runner::tests;
 use crate::server::{JETSTREAM, Server};
 
+tests![
+    the_server_is_killed,
+    a_host_in_the_middle_is_killed,
+    functions_of_a_host_are_killed,
+    a_host_that_receives_is_killed,
+    a_host_that_sends_is_killed,
+    a_message_is_kept_until_what_follows_from_it_has_left_the_host;
+    ignored:
+    the_server_is_killed_50_times,
+    a_host_in_the_middle_is_killed_50_times,
+    functions_of_a_host_are_killed_50_times,
+    a_host_that_receives_is_killed_50_times,
+    a_host_that_sends_is_killed_50_times,
+];
+
 /// From one host through a function of another one and back. All hosts write files.
-const THERE_AND_BACK: &str = "
+pub(crate) const THERE_AND_BACK: &str = "
 hosts: [edge, center]
 nats: { servers: [SERVER], prefix: t, ack_wait: 1s }
 functions:
@@ -28,7 +44,7 @@ topics:
 ";
 
 /// Waits until a file has so many different lines. A host that is killed may leave half a line.
-fn until_count(ground: &Ground, file: &str, count: usize) {
+pub(crate) fn until_count(ground: &Ground, file: &str, count: usize) {
     until(|| {
         let lines: BTreeSet<_> = ground.lines(file).into_iter().collect();
         (lines.len() >= count).then_some(())
@@ -139,64 +155,48 @@ fn kill_the_sender(kills: usize) {
     center.end();
 }
 
-#[test]
 fn the_server_is_killed() {
     kill_the_server(3);
 }
 
-#[test]
 fn a_host_in_the_middle_is_killed() {
     kill_the_middle(7);
 }
 
-#[test]
 fn functions_of_a_host_are_killed() {
     kill_functions(3);
 }
 
-#[test]
 fn a_host_that_receives_is_killed() {
     kill_the_receiver(7);
 }
 
-#[test]
 fn a_host_that_sends_is_killed() {
     kill_the_sender(3);
 }
 
-#[test]
-#[ignore = "takes minutes"]
 fn the_server_is_killed_50_times() {
     kill_the_server(50);
 }
 
-#[test]
-#[ignore = "takes minutes"]
 fn a_host_in_the_middle_is_killed_50_times() {
     kill_the_middle(50);
 }
 
-#[test]
-#[ignore = "takes minutes"]
 fn functions_of_a_host_are_killed_50_times() {
     kill_functions(50);
 }
 
-#[test]
-#[ignore = "takes minutes"]
 fn a_host_that_receives_is_killed_50_times() {
     kill_the_receiver(50);
 }
 
-#[test]
-#[ignore = "takes minutes"]
 fn a_host_that_sends_is_killed_50_times() {
     kill_the_sender(50);
 }
 
 /// What a host has processed and not passed on is lost with its memory, so it must not be
 /// acknowledged to the server.
-#[test]
 fn a_message_is_kept_until_what_follows_from_it_has_left_the_host() {
     let users = |deny: &str| {
         let permissions = format!("permissions: {{ publish: {{ allow: \">\", deny: [{deny}] }} }}");
@@ -217,9 +217,7 @@ fn a_message_is_kept_until_what_follows_from_it_has_left_the_host() {
         (first.depth_messages == 0 && last.published_messages == 100 && last.depth_messages == 100).then_some(())
     });
     // It is stopped, and not drained.
-    center.remote.end();
-    center.remote.end();
-    assert!(center.ended().unwrap().left_in_topics() > 0);
+    assert!(center.stop().left_in_topics() > 0);
     server.configure(&users(""));
     server.reload();
     let center = ground.run("center");

@@ -5,7 +5,10 @@ use std::process::{Command, Stdio};
 
 use crate::delivery::from_file;
 use crate::ground::{Ground, numbers, until};
+use crate::runner::tests;
 use crate::server::Server;
+
+tests![the_documented_subscriber_reads_a_topic,];
 
 fn program() -> String {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/nats-format.md");
@@ -14,7 +17,6 @@ fn program() -> String {
     program.split_once("```").unwrap().0.to_owned()
 }
 
-#[test]
 fn the_documented_subscriber_reads_a_topic() {
     if Command::new("python3").arg("--version").stdout(Stdio::null()).status().is_err() {
         let absent = "skipped: there is no python3";

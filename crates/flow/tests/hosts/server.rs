@@ -22,7 +22,8 @@ pub(crate) struct Server {
 /// The configuration of a server with JetStream.
 pub(crate) const JETSTREAM: &str = "jetstream { store_dir: \"store\" }\n";
 
-fn find() -> Option<PathBuf> {
+/// The program.
+pub(crate) fn find() -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     // Debian installs servers there, and not every user's `PATH` has it.
     let folders = env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
@@ -61,7 +62,15 @@ impl Server {
         command.args(["-c", "config"]).current_dir(self.folder.path());
         let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::from(log));
         self.child = Some(command.spawn().unwrap());
-        until(|| TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).ok());
+        until(|| {
+            let ended = self.child.as_mut().and_then(|child| child.try_wait().ok().flatten());
+            assert!(ended.is_none(), "it has ended: {}", self.log());
+            TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).ok()
+        });
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
     /// `kill -9`.
@@ -87,14 +96,17 @@ impl Server {
 
     /// Waits until a stream keeps so many messages.
     #[track_caller]
-    pub(crate) fn until_stored(&self, stream: &str, count: usize) {
+    pub(crate) fn until_stored(&self, stream: &str, count: u64) {
+        until(|| (self.stored(stream) == Some(count)).then_some(()));
+    }
+
+    /// How many messages a stream keeps. None if there is no such stream.
+    pub(crate) fn stored(&self, stream: &str) -> Option<u64> {
         let name = format!("\"name\": \"{stream}\"");
-        let messages = format!("\"messages\": {count},");
-        until(|| {
-            let answer = self.monitored("/jsz?streams=1");
-            let (_, rest) = answer.split_once(&name)?;
-            rest.contains(&messages).then_some(())
-        });
+        let answer = self.monitored("/jsz?streams=1");
+        let (_, rest) = answer.split_once(&name)?;
+        let (_, rest) = rest.split_once("\"messages\": ")?;
+        rest.split(',').next()?.trim().parse().ok()
     }
 
     /// What the server says of itself at a path.

@@ -18,30 +18,28 @@ const ANSWER: Duration = Duration::from_secs(1);
 /// # Errors
 ///
 /// If another process runs the host.
-pub(super) fn claim(link: &Link, nats: &Nats, host: &str) -> Result<()> {
+pub(super) async fn claim(link: &Link, nats: &Nats, host: &str) -> Result<()> {
     if !link.is_up() {
         return Ok(());
     }
     let subject = format!("{}.%host.{}", nats.prefix, encoded(host));
     let request = Request::new().payload(bytes::Bytes::new()).timeout(Some(ANSWER));
-    if let Ok(other) = link.block_on(link.client.send_request(subject.clone(), request)) {
+    if let Ok(other) = link.client.send_request(subject.clone(), request).await {
         let other = String::from_utf8_lossy(&other.payload).into_owned();
         bail!("the host `{host}` runs already, as {other}; end it first, or take another `--host`");
     }
     let system = rustix::system::uname();
     let name = format!("process {} on {}", std::process::id(), system.nodename().to_string_lossy());
-    link.block_on(async {
-        if let Ok(mut requests) = link.client.subscribe(subject).await {
-            let client = link.client.clone();
-            tokio::spawn(async move {
-                while let Some(request) = requests.next().await {
-                    if let Some(inbox) = request.reply {
-                        let _ = client.publish(inbox, name.clone().into()).await;
-                    }
+    if let Ok(mut requests) = link.client.subscribe(subject).await {
+        let client = link.client.clone();
+        tokio::spawn(async move {
+            while let Some(request) = requests.next().await {
+                if let Some(inbox) = request.reply {
+                    let _ = client.publish(inbox, name.clone().into()).await;
                 }
-            });
-        }
-    });
+            }
+        });
+    }
     // What the server refused of this is no problem of a topic.
     let _ = link.take_refused();
     Ok(())

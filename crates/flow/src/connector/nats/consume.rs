@@ -5,23 +5,23 @@
 //! that nobody here processes stay in the stream, for the other hosts. It reports those that it has not
 //! acknowledged as in progress.
 
-use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use async_nats::jetstream::consumer::PullConsumer;
 use async_nats::jetstream::consumer::pull::Batch;
-use async_nats::jetstream::message::Acker;
 use async_nats::jetstream::{AckKind, Message};
-use bytes::Bytes;
 use estafette_ipc::group::RingControl;
 use futures_util::{FutureExt, StreamExt};
 
 use super::super::outlet::{Offered, Outlet};
-use super::link::{Link, Signal, delay, reason};
-use super::settle::{Barrier, Moment};
+use super::errors::reason;
+use super::link::{Link, Signal};
+use super::settle::Barrier;
 use super::setup;
+use super::timing::delay;
+use super::unacked::{Dead, Unacked, Waiting};
 use crate::config::{Nats, NatsTopic};
 
 /// The most messages that a host has taken and not acknowledged.
@@ -82,47 +82,6 @@ enum Pull {
     Open(Box<PullConsumer>, Box<Batch>, u64),
 }
 
-/// The messages that are taken and not acknowledged. Each is known by its number in the stream.
-#[derive(Default)]
-struct Unacked {
-    /// How each is acknowledged.
-    ackers: HashMap<u64, (Acker, usize)>,
-    /// The bytes of all of them.
-    bytes: usize,
-    /// Not yet in the ring of the queue.
-    waiting: VecDeque<Waiting>,
-    /// Not yet in all rings of the topic for dead letters.
-    dead: VecDeque<Dead>,
-    /// In the ring of the queue, with the end of its record there.
-    in_ring: VecDeque<(u64, u64)>,
-    /// Processed by their readers, since a moment.
-    settling: VecDeque<(Vec<u64>, Moment)>,
-    /// Settled, and not acknowledged since the server is lost.
-    settled: Vec<u64>,
-}
-
-impl Unacked {
-    /// Takes out how a message is acknowledged.
-    fn release(&mut self, number: u64) -> Option<Acker> {
-        let (acker, len) = self.ackers.remove(&number)?;
-        self.bytes -= len;
-        Some(acker)
-    }
-}
-
-struct Waiting {
-    number: u64,
-    payload: Bytes,
-}
-
-/// A message that was delivered too often.
-struct Dead {
-    number: u64,
-    payload: Bytes,
-    /// How many queues of the topic for dead letters have it.
-    queues: usize,
-}
-
 impl Consumer {
     pub(super) fn new(
         link: Link,
@@ -158,31 +117,35 @@ impl Consumer {
         }
     }
 
-    /// Takes messages until `drain` is set, and ends when all that it took are acknowledged, or when
-    /// `stop` is set.
+    /// Takes messages until `drain` is set or all readers of the queue have ended. Gives back those that
+    /// no reader has processed, and ends when the others are acknowledged, or when `stop` is set.
     ///
     /// # Errors
     ///
-    /// If all readers of the queue have ended, or a ring is broken.
+    /// If a ring is broken.
     pub(super) fn run(mut self, drain: &Signal, stop: &Signal) -> Result<()> {
         let link = Arc::clone(&self.link);
         let mut wait = POLLS.0;
         loop {
-            let mut has_progress = false;
-            if drain.is_set() {
-                self.close_pull();
-                link.block_on(self.give_back());
-            } else {
-                has_progress |= self.take()?;
+            // The supervisor closes the ring when its last reader has ended for good.
+            let has_readers = !self.own.is_closed();
+            let is_ending = !has_readers || drain.is_set();
+            let mut has_progress = if is_ending { false } else { self.take()? };
+            if has_readers {
+                has_progress |= self.forward()?;
             }
-            has_progress |= self.forward()?;
             has_progress |= self.settle();
+            if is_ending {
+                self.close_pull();
+                link.block_on(self.give_back(has_readers));
+            }
             link.block_on(self.acknowledge());
-            if stop.is_set() || (drain.is_set() && self.unacked.ackers.is_empty()) {
-                return link.block_on(self.finish());
+            if stop.is_set() || (is_ending && self.unacked.is_empty()) {
+                link.block_on(self.finish());
+                return Ok(());
             }
             wait = if has_progress { POLLS.0 } else { (wait * 2).min(POLLS.1) };
-            self.wait(if self.unacked.ackers.is_empty() { IDLE } else { wait }, drain, stop);
+            self.wait(if self.unacked.is_empty() { IDLE } else { wait }, drain, stop);
         }
     }
 
@@ -261,11 +224,14 @@ impl Consumer {
         self.received += 1;
         self.request_succeeded();
         self.usual_len = (self.usual_len * 7 / 8 + len / 8).max(1);
-        if self.unacked.ackers.insert(number, (acker, len)).is_some() {
+        let connection = match &self.pull {
+            Pull::Open(.., connection) => *connection,
+            Pull::Closed { .. } | Pull::Ready(_) => 0,
+        };
+        if !self.unacked.insert(number, acker, len, connection) {
             // It is here already: no progress was reported to the server in time.
             return;
         }
-        self.unacked.bytes += len;
         let payload = message.payload;
         if self.max_deliveries.is_some_and(|most| delivered > most) {
             self.unacked.dead.push_back(Dead { number, payload, queues: 0 });
@@ -282,7 +248,7 @@ impl Consumer {
             Pull::Closed { .. } | Pull::Ready(_) => {}
         }
         // A server may send more than it was asked for.
-        let (free, free_bytes) = (MAX_UNACKED.saturating_sub(self.unacked.ackers.len()), self.free_bytes());
+        let (free, free_bytes) = (MAX_UNACKED.saturating_sub(self.unacked.len()), self.free_bytes());
         if free < MAX_UNACKED / 2 || free_bytes < self.topic.capacity / 2 || !self.unacked.waiting.is_empty() {
             return;
         }
@@ -342,11 +308,11 @@ impl Consumer {
         while let Some(Waiting { number, payload }) = self.unacked.waiting.front() {
             let number = *number;
             match self.outlet.try_send(payload)? {
-                Offered::Full => break,
+                // If all readers have ended, the next turn notices it.
+                Offered::Full | Offered::Closed => break,
                 Offered::Sent => self.unacked.in_ring.push_back((number, self.own.positions().tail)),
                 // Too long: counted.
                 Offered::Dropped => self.unacked.settled.push(number),
-                Offered::Closed => bail!("all readers of its queue have ended"),
             }
             has_progress = true;
             self.unacked.waiting.pop_front();
@@ -398,7 +364,7 @@ impl Consumer {
             return;
         }
         for number in std::mem::take(&mut self.unacked.settled) {
-            if let Some(acker) = self.unacked.release(number)
+            if let Some(acker) = self.unacked.release(number, self.link.number())
                 && acker.ack().await.is_err()
             {
                 tracing::debug!("an acknowledgement was not sent, so its message is delivered again");
@@ -406,19 +372,16 @@ impl Consumer {
         }
         if self.last_progress_at.elapsed() > self.progress_interval {
             self.last_progress_at = Instant::now();
-            for (acker, _) in self.unacked.ackers.values() {
+            for acker in self.unacked.ackers(self.link.number()) {
                 let _ = acker.ack_with(AckKind::Progress).await;
             }
         }
     }
 
-    /// Gives back messages that are in no ring, for other hosts.
-    async fn give_back(&mut self) {
-        let waiting = std::mem::take(&mut self.unacked.waiting);
-        let dead = std::mem::take(&mut self.unacked.dead);
-        let numbers = waiting.iter().map(|it| it.number).chain(dead.iter().map(|it| it.number));
-        for number in numbers {
-            if let Some(acker) = self.unacked.release(number)
+    /// Gives back messages that no reader has processed, for other hosts.
+    async fn give_back(&mut self, has_readers: bool) {
+        for number in self.unacked.take_unprocessed(has_readers) {
+            if let Some(acker) = self.unacked.release(number, self.link.number())
                 && self.link.is_up()
             {
                 let _ = acker.ack_with(AckKind::Nak(None)).await;
@@ -427,11 +390,10 @@ impl Consumer {
     }
 
     /// Writes what was acknowledged to the connection.
-    async fn finish(&mut self) -> Result<()> {
+    async fn finish(&mut self) {
         if self.link.is_up() {
             let _ = tokio::time::timeout(Duration::from_secs(1), self.link.client.flush()).await;
         }
-        Ok(())
     }
 
     /// Waits for a message, a signal, or until the time is over.

@@ -1,24 +1,19 @@
 //! The sink that publishes a topic to the server.
 //!
-//! It takes batches from the topic's ring. At least once: a batch is acknowledged to the ring when
-//! the stream has stored all of its messages, and until then no further message is taken, so the
-//! ring fills and the sender waits. What the server does not acknowledge is published again, under
-//! the same number, which the server recognises. At most once: a batch is acknowledged to the ring
-//! when it is written to the connection.
+//! It takes batches from the topic's ring. At least once, a stream stores them (`store.rs`). At most
+//! once, a batch is acknowledged to the ring when it is written to the connection.
 
-use std::cell::Cell;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
 use async_nats::HeaderMap;
-use async_nats::jetstream::context::{PublishError, PublishErrorKind};
-use async_nats::jetstream::message::PublishMessage;
 use bytes::Bytes;
-use futures_util::future::join_all;
 
 use super::super::inlet::Inlet;
-use super::link::{Link, Signal, delay, reason};
-use super::setup;
+use super::errors::reason;
+use super::link::{Link, Signal};
+use super::store::StreamPublisher;
+use super::timing::delay;
 use crate::config::{Delivery, Nats, NatsTopic};
 
 /// The version of the format in docs/nats-format.md.
@@ -26,46 +21,64 @@ const FORMAT: &str = "1";
 
 /// Publishes messages.
 pub(super) struct Sender {
-    link: Link,
-    nats: Nats,
-    topic: NatsTopic,
-    /// Names this run of this host.
-    producer: String,
+    target: Target,
     /// The number of the next message, from 1.
     next: u64,
     batch: Vec<Outgoing>,
-    /// Whether the stream and its consumers were seen since the last error.
-    has_stream: bool,
-    /// How many batches the server refused in a row. Only used at most once.
-    refusals: Cell<usize>,
-    stop: Signal,
+}
+
+/// How messages are published.
+enum Target {
+    Subject(Box<SubjectPublisher>),
+    Stream(Box<StreamPublisher>),
 }
 
 /// A message of the current batch.
-#[derive(Clone)]
-struct Outgoing {
-    number: u64,
-    payload: Bytes,
+pub(super) struct Outgoing {
+    pub(super) number: u64,
+    pub(super) payload: Bytes,
 }
 
-/// What a host's work ended with: it must stop, and the batch is not acknowledged.
-struct Stopped;
+/// The sink had to stop before the batch was accepted.
+pub(super) struct Stopped;
+
+/// Where messages are published, and by whom.
+pub(super) struct Destination {
+    pub(super) link: Link,
+    pub(super) topic: NatsTopic,
+    /// Names this run of this host.
+    pub(super) producer: String,
+    pub(super) stop: Signal,
+}
+
+impl Destination {
+    pub(super) fn headers(&self, number: u64) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert("Estafette-Format", FORMAT);
+        headers.insert("Estafette-Producer", self.producer.as_str());
+        headers.insert("Estafette-Sequence", number.to_string().as_str());
+        headers
+    }
+
+    pub(super) async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Result<T, Stopped> {
+        tokio::select! {
+            () = self.stop.wait() => Err(Stopped),
+            done = work => Ok(done),
+        }
+    }
+}
 
 impl Sender {
     pub(super) fn new(link: Link, nats: Nats, topic: NatsTopic, host: &str, stop: Signal) -> Sender {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let producer = format!("{host}-{}-{:x}", std::process::id(), started.as_micros());
-        Sender {
-            link,
-            nats,
-            topic,
-            producer,
-            next: 1,
-            batch: Vec::new(),
-            has_stream: false,
-            refusals: Cell::new(0),
-            stop,
-        }
+        let delivery = topic.delivery;
+        let destination = Destination { link, topic, producer, stop };
+        let target = match delivery {
+            Delivery::AtLeastOnce => Target::Stream(Box::new(StreamPublisher::new(destination, nats))),
+            Delivery::AtMostOnce => Target::Subject(Box::new(SubjectPublisher { destination, refusals: 0 })),
+        };
+        Sender { target, next: 1, batch: Vec::new() }
     }
 
     /// Publishes until the topic has ended or the sink must stop.
@@ -85,151 +98,70 @@ impl Sender {
 
     fn flush(&mut self) -> Result<()> {
         let batch = std::mem::take(&mut self.batch);
-        let flushed = match self.topic.delivery {
-            Delivery::AtLeastOnce => self.link.block_on(self.store(batch)),
-            Delivery::AtMostOnce => self.link.block_on(self.publish(batch)),
+        let flushed = match &mut self.target {
+            Target::Stream(stream) => stream.store(&batch),
+            Target::Subject(subject) => subject.publish(batch),
         };
         match flushed {
-            Ok(()) => {
-                self.has_stream = self.topic.delivery == Delivery::AtLeastOnce;
-                Ok(())
-            }
+            Ok(()) => Ok(()),
             Err(Stopped) => bail!("it was stopped before the NATS server had accepted its messages"),
         }
     }
+}
 
-    /// Writes messages to the connection. Waits while there is none.
-    async fn publish(&self, batch: Vec<Outgoing>) -> Result<(), Stopped> {
-        self.unless_stopped(self.link.until_up()).await?;
-        self.pause_if_refused().await?;
-        for Outgoing { number, payload } in batch {
-            let sent = self.link.client.publish_with_headers(self.topic.subject.clone(), self.headers(number), payload);
-            if let Err(error) = self.unless_stopped(sent).await? {
-                self.link.problem(format!("a message was not sent: {}", reason(&error)));
-            }
-        }
-        tokio::select! {
-            () = self.stop.wait() => return Err(Stopped),
-            () = self.link.until_lost() => {}
-            _ = self.link.client.flush() => {}
-        }
-        if self.refusals.get() > 0 {
-            // What the server refuses, it says a little later.
-            self.unless_stopped(tokio::time::sleep(delay(0))).await?;
-        }
-        Ok(())
-    }
+/// Publishes messages that are delivered at most once.
+struct SubjectPublisher {
+    destination: Destination,
+    /// How many batches the server refused in a row.
+    refusals: usize,
+}
 
-    /// Waits if the server refused the last batch, which is lost: the longer, the more in a row.
-    async fn pause_if_refused(&self) -> Result<(), Stopped> {
-        match (self.link.take_refused(), self.refusals.get()) {
-            (Some(refused), refusals) => {
-                self.link.problem(format!("the server refuses: {refused}; grant it to the user of this host"));
-                self.refusals.set(refusals + 1);
-                self.unless_stopped(tokio::time::sleep(delay(refusals))).await
+impl SubjectPublisher {
+    /// Writes messages to the connection. Blocks while there is none.
+    fn publish(&mut self, batch: Vec<Outgoing>) -> Result<(), Stopped> {
+        let pause = self.pause();
+        let Destination { link, topic, stop, .. } = &self.destination;
+        link.block_on(async {
+            self.destination.unless_stopped(link.until_up()).await?;
+            if !pause.is_zero() {
+                self.destination.unless_stopped(tokio::time::sleep(pause)).await?;
             }
-            (None, 0) => Ok(()),
-            (None, _) => {
-                self.refusals.set(0);
-                self.link.clear_problem();
-                Ok(())
-            }
-        }
-    }
-
-    /// Publishes messages until the stream has stored them all.
-    async fn store(&self, mut batch: Vec<Outgoing>) -> Result<(), Stopped> {
-        let mut has_stream = self.has_stream;
-        for attempt in 0.. {
-            self.unless_stopped(self.link.until_up()).await?;
-            let problem = match has_stream {
-                true => self.attempt(&mut batch).await?,
-                false => self.prepare().await?,
-            };
-            match problem {
-                None if has_stream => break,
-                None => has_stream = true,
-                Some(problem) => {
-                    has_stream = false;
-                    if self.link.is_up() {
-                        self.link.problem(problem);
-                    }
-                    self.unless_stopped(tokio::time::sleep(delay(attempt))).await?;
+            for Outgoing { number, payload } in batch {
+                let headers = self.destination.headers(number);
+                let sent = link.client.publish_with_headers(topic.subject.clone(), headers, payload);
+                if let Err(error) = self.destination.unless_stopped(sent).await? {
+                    link.problem(format!("a message was not sent: {}", reason(&error)));
                 }
             }
-        }
-        self.link.clear_problem();
-        Ok(())
-    }
-
-    /// Looks for the stream, or creates it. Returns what is wrong, if anything is.
-    async fn prepare(&self) -> Result<Option<String>, Stopped> {
-        let prepared = self.unless_stopped(setup::prepare(&self.link, &self.nats, &self.topic)).await?;
-        Ok(prepared.err().map(|error| error.text().to_owned()))
-    }
-
-    /// Publishes messages once. Keeps those that the stream has not stored, and returns why.
-    async fn attempt(&self, batch: &mut Vec<Outgoing>) -> Result<Option<String>, Stopped> {
-        let _ = self.link.take_refused();
-        let publish = async {
-            let mut sent = Vec::with_capacity(batch.len());
-            for message in batch.iter() {
-                sent.push(self.link.jetstream.send_publish(self.topic.subject.clone(), self.stored(message)).await);
+            tokio::select! {
+                () = stop.wait() => return Err(Stopped),
+                () = link.until_lost() => {}
+                _ = link.client.flush() => {}
             }
-            join_all(sent.into_iter().map(async |sent| sent?.await)).await
-        };
-        let results = tokio::select! {
-            () = self.stop.wait() => return Err(Stopped),
-            () = self.link.until_lost() => return Ok(Some(String::from("the NATS server is lost"))),
-            results = publish => results,
-        };
-        let mut problem = None;
-        let mut results = results.into_iter();
-        batch.retain(|_| match results.next() {
-            Some(Ok(_)) => false,
-            Some(Err(error)) => {
-                problem.get_or_insert_with(|| self.explained(&error));
-                true
+            if self.refusals > 0 {
+                // What the server refuses, it says a little later.
+                self.destination.unless_stopped(tokio::time::sleep(delay(0))).await?;
             }
-            None => true,
-        });
-        Ok(problem)
+            Ok(())
+        })
     }
 
-    fn explained(&self, error: &PublishError) -> String {
-        let (stream, subject) = (&self.topic.stream, &self.topic.subject);
-        if let Some(refused) = self.link.take_refused() {
-            return format!("the server refuses: {refused}; grant it to the user of this host");
-        }
-        match error.kind() {
-            PublishErrorKind::StreamNotFound => format!("no stream stores the subject `{subject}`"),
-            PublishErrorKind::TimedOut => format!("the stream `{stream}` did not acknowledge a message in time"),
-            _ if reason(error).contains("maximum bytes") => format!(
-                "the stream `{stream}` is full, and its messages wait: a queue does not process them, or \
-                 `nats.stream.max_bytes` is too small"
-            ),
-            _ => format!("the stream `{stream}` refuses a message: {}", reason(error)),
-        }
-    }
-
-    fn stored(&self, message: &Outgoing) -> PublishMessage {
-        let id = format!("{}:{}", self.producer, message.number);
-        let message = PublishMessage::build().payload(message.payload.clone()).headers(self.headers(message.number));
-        message.message_id(id)
-    }
-
-    fn headers(&self, number: u64) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        headers.insert("Estafette-Format", FORMAT);
-        headers.insert("Estafette-Producer", self.producer.as_str());
-        headers.insert("Estafette-Sequence", number.to_string().as_str());
-        headers
-    }
-
-    async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Result<T, Stopped> {
-        tokio::select! {
-            () = self.stop.wait() => Err(Stopped),
-            done = work => Ok(done),
+    /// How long to wait if the server refused the last batch, which is lost: the longer, the more in a
+    /// row.
+    fn pause(&mut self) -> Duration {
+        let link = &self.destination.link;
+        match link.take_refused() {
+            Some(refused) => {
+                link.problem(format!("the server refuses: {refused}; grant it to the user of this host"));
+                self.refusals += 1;
+                delay(self.refusals - 1)
+            }
+            None => {
+                if std::mem::take(&mut self.refusals) > 0 {
+                    link.clear_problem();
+                }
+                Duration::ZERO
+            }
         }
     }
 }

@@ -4,12 +4,14 @@
 use std::error::Error;
 use std::time::Duration;
 
+use anyhow::bail;
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
 use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamErrorKind, RequestError, RequestErrorKind};
 use async_nats::jetstream::stream::{self, Config, DiscardPolicy, RetentionPolicy, StorageType, Stream};
 use async_nats::jetstream::{self, ErrorCode};
 
-use super::link::{Link, reason};
+use super::errors::reason;
+use super::link::Link;
 use crate::config::{Nats, NatsTopic};
 
 /// The most messages of a queue that all hosts together have taken and not acknowledged.
@@ -36,6 +38,21 @@ impl SetupError {
 
 const NO_JETSTREAM: &str = "the NATS server has no JetStream, which `delivery: at-least-once` needs; enable it in the \
                             server (`jetstream {}`, or the option `-js`), or for the account";
+
+/// As [`prepare`], when a host starts. A server that cannot be reached is asked later.
+///
+/// # Errors
+///
+/// If the server refuses it.
+pub(super) async fn prepare_at_start(link: &Link, nats: &Nats, topic: &NatsTopic) -> anyhow::Result<()> {
+    if !link.is_up() {
+        return Ok(());
+    }
+    match prepare(link, nats, topic).await {
+        Ok(()) | Err(SetupError::Unreachable(_)) => Ok(()),
+        Err(SetupError::Refused(reason)) => bail!("the topic `{}` cannot cross hosts: {reason}", topic.topic),
+    }
+}
 
 /// Creates the stream of a topic and the consumers of all its queues, unless they exist. The
 /// consumers of other hosts too: the stream keeps a message for the consumers it has.

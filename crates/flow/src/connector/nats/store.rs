@@ -1,0 +1,267 @@
+//! Publishes messages to a stream, at least once and in order.
+//!
+//! A batch is acknowledged to the topic's ring when the stream has stored all of its messages. Until
+//! then no further message is taken, so the ring fills and the sender waits. What the stream has not
+//! stored is published again, under the same number, which the server recognises.
+//!
+//! The messages of a batch are published without waiting for each other. Each but the first names its
+//! predecessor (`Nats-Expected-Last-Msg-Id`), and the stream stores it only directly after that. So if
+//! a message is refused, all of the batch after it are refused too, and the order is kept: when the
+//! stream is full for a moment, and when a connection is lost. A message of another producer in between
+//! also ends the chain. The first message that was refused begins the next one.
+
+use std::time::Duration;
+
+use async_nats::header::{NATS_EXPECTED_LAST_MESSAGE_ID, NATS_EXPECTED_LAST_SEQUENCE, NATS_MESSAGE_ID};
+use async_nats::jetstream::context::{PublishError, PublishErrorKind};
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::publish::PublishAck;
+use futures_util::future::join_all;
+
+use super::errors::reason;
+use super::publish::{Destination, Outgoing, Stopped};
+use super::setup;
+use super::space::{self, Space};
+use super::timing::delay;
+use crate::config::{Nats, Topic};
+
+/// The most messages that are published without an answer. A batch has no more.
+const MAX_WINDOW: usize = 4096;
+/// The first delay while the stream is full. It doubles up to that of other refusals.
+const FULL: Duration = Duration::from_millis(10);
+
+/// Publishes to a stream.
+pub(super) struct StreamPublisher {
+    destination: Destination,
+    nats: Nats,
+    stream: Stream,
+    /// How many messages are published without an answer: fewer after a refusal, then more again.
+    window: usize,
+}
+
+/// What is known of the stream.
+enum Stream {
+    /// Nothing since the last error.
+    Unknown,
+    /// It and its consumers exist.
+    Prepared,
+    Known(Space),
+}
+
+/// Why the stream did not store a message.
+enum Refusal {
+    /// Another producer's message came before.
+    Overtaken,
+    Full(String),
+    Other(String),
+}
+
+impl StreamPublisher {
+    pub(super) fn new(destination: Destination, nats: Nats) -> StreamPublisher {
+        StreamPublisher { destination, nats, stream: Stream::Unknown, window: MAX_WINDOW }
+    }
+
+    /// Publishes messages until the stream has stored them all. Blocks.
+    pub(super) fn store(&mut self, batch: &[Outgoing]) -> Result<(), Stopped> {
+        let mut waiting = batch;
+        let mut failures = 0;
+        while !waiting.is_empty() {
+            let (stored, refusal) = self.step(waiting)?;
+            waiting = &waiting[stored..];
+            if stored > 0 {
+                failures = 0;
+            }
+            match refusal {
+                None => self.window = (self.window * 2).min(MAX_WINDOW),
+                Some(refusal) => {
+                    self.window = if stored > 0 { self.window.div_ceil(2) } else { 1 };
+                    self.pause(refusal, failures)?;
+                    failures += 1;
+                }
+            }
+        }
+        self.destination.link.clear_problem();
+        Ok(())
+    }
+
+    /// Publishes the first messages once, or looks at the stream if that is needed before. Returns how
+    /// many are stored, and why the next one is not.
+    fn step(&mut self, waiting: &[Outgoing]) -> Result<(usize, Option<Refusal>), Stopped> {
+        let link = &self.destination.link;
+        link.block_on(self.destination.unless_stopped(link.until_up()))?;
+        match &self.stream {
+            Stream::Unknown => {
+                let prepared = setup::prepare(link, &self.nats, &self.destination.topic);
+                let prepared = link.block_on(self.destination.unless_stopped(prepared))?;
+                let refusal = prepared.err().map(|error| Refusal::Other(error.text().to_owned()));
+                if refusal.is_none() {
+                    self.stream = Stream::Prepared;
+                }
+                Ok((0, refusal))
+            }
+            Stream::Prepared => {
+                let info = link.jetstream.get_stream(&self.destination.topic.stream);
+                let info = link.block_on(async { self.destination.unless_stopped(info).await })?;
+                Ok((0, self.learn(info.map(|stream| Space::of(stream.cached_info())).map_err(|error| reason(&error)))))
+            }
+            Stream::Known(space) => {
+                let records = waiting.iter().take(self.window).map(|message| self.record(message.payload.len()));
+                match (space.fitting(records), space.is_current()) {
+                    (0, is_current) => {
+                        self.stream = Stream::Prepared;
+                        Ok((0, is_current.then(|| self.full())))
+                    }
+                    (count, _) => self.publish_and_account(&waiting[..count]),
+                }
+            }
+        }
+    }
+
+    /// Keeps what is known of the stream's space.
+    fn learn(&mut self, space: Result<Space, String>) -> Option<Refusal> {
+        match space {
+            Ok(space) => {
+                self.stream = Stream::Known(space);
+                None
+            }
+            Err(error) => {
+                self.stream = Stream::Unknown;
+                let stream = &self.destination.topic.stream;
+                Some(Refusal::Other(format!("the server says nothing of the stream `{stream}`: {error}")))
+            }
+        }
+    }
+
+    fn publish_and_account(&mut self, messages: &[Outgoing]) -> Result<(usize, Option<Refusal>), Stopped> {
+        let (acks, refusal) = self.destination.link.block_on(self.publish(messages))?;
+        let longest = self.record(self.destination.topic.max_message + Topic::NATS_HEADERS);
+        let records: Vec<_> = messages.iter().map(|message| self.record(message.payload.len())).collect();
+        if let Stream::Known(space) = &mut self.stream {
+            space.stored(&acks, records.into_iter(), longest);
+        }
+        match &refusal {
+            None => {}
+            Some(Refusal::Overtaken | Refusal::Full(_)) => self.stream = Stream::Prepared,
+            Some(Refusal::Other(_)) => self.stream = Stream::Unknown,
+        }
+        Ok((acks.len(), refusal))
+    }
+
+    /// The length of a message's record, at most.
+    fn record(&self, payload: usize) -> u64 {
+        space::record(payload, &self.destination.topic.subject, &self.destination.producer)
+    }
+
+    fn full(&self) -> Refusal {
+        Refusal::Full(format!(
+            "the stream `{}` is full, and its messages wait: a queue does not process them, or \
+             `nats.stream.max_bytes` is too small",
+            self.destination.topic.stream
+        ))
+    }
+
+    /// Waits after a refusal, and shows it.
+    fn pause(&self, refusal: Refusal, failures: usize) -> Result<(), Stopped> {
+        let link = &self.destination.link;
+        let (problem, pause) = match refusal {
+            Refusal::Overtaken => return Ok(()),
+            Refusal::Full(problem) => (problem, full_delay(failures)),
+            Refusal::Other(problem) => (problem, delay(failures)),
+        };
+        if link.is_up() {
+            link.problem(problem);
+        }
+        // A timer needs the runtime when it is made.
+        link.block_on(async { self.destination.unless_stopped(tokio::time::sleep(pause)).await })
+    }
+
+    /// Publishes messages once. Returns the answers to those that are stored before the first that is not,
+    /// and why that is not.
+    async fn publish(&self, messages: &[Outgoing]) -> Result<(Vec<PublishAck>, Option<Refusal>), Stopped> {
+        let link = &self.destination.link;
+        let _ = link.take_refused();
+        let publish = async {
+            let mut sent = Vec::with_capacity(messages.len());
+            for (at, message) in messages.iter().enumerate() {
+                let before = at.checked_sub(1).map(|before| &messages[before]);
+                let publish = self.message(message, before);
+                sent.push(link.jetstream.send_publish(self.destination.topic.subject.clone(), publish).await);
+            }
+            join_all(sent.into_iter().map(async |sent| sent?.await)).await
+        };
+        let results = tokio::select! {
+            () = self.destination.stop.wait() => return Err(Stopped),
+            () = link.until_lost() => return Ok((Vec::new(), Some(Refusal::Other(String::from("the NATS server is lost"))))),
+            results = publish => results,
+        };
+        let mut acks = Vec::with_capacity(messages.len());
+        for result in results {
+            match result {
+                Ok(ack) => acks.push(ack),
+                Err(error) => return Ok((acks, Some(self.refusal(&error)))),
+            }
+        }
+        Ok((acks, None))
+    }
+
+    fn refusal(&self, error: &PublishError) -> Refusal {
+        let (stream, subject) = (&self.destination.topic.stream, &self.destination.topic.subject);
+        if let Some(refused) = self.destination.link.take_refused() {
+            return Refusal::Other(format!("the server refuses: {refused}; grant it to the user of this host"));
+        }
+        match error.kind() {
+            PublishErrorKind::WrongLastMessageId | PublishErrorKind::WrongLastSequence => Refusal::Overtaken,
+            PublishErrorKind::StreamNotFound => Refusal::Other(format!("no stream stores the subject `{subject}`")),
+            PublishErrorKind::TimedOut => {
+                Refusal::Other(format!("the stream `{stream}` did not acknowledge a message in time"))
+            }
+            _ if is_full(&reason(error)) => self.full(),
+            _ => Refusal::Other(format!("the stream `{stream}` refuses a message: {}", reason(error))),
+        }
+    }
+
+    /// A message that is stored only after the one before it, if one is given. The first of a batch has to
+    /// follow the stream's last sequence while little space is free.
+    fn message(&self, message: &Outgoing, before: Option<&Outgoing>) -> PublishMessage {
+        let mut headers = self.destination.headers(message.number);
+        headers.insert(NATS_MESSAGE_ID, self.id(message).as_str());
+        match (before, &self.stream) {
+            (Some(before), _) => headers.insert(NATS_EXPECTED_LAST_MESSAGE_ID, self.id(before).as_str()),
+            (None, Stream::Known(space)) => {
+                if let Some(last) = space.guard() {
+                    headers.insert(NATS_EXPECTED_LAST_SEQUENCE, last.to_string().as_str());
+                }
+            }
+            (None, _) => {}
+        }
+        PublishMessage::build().payload(message.payload.clone()).headers(headers)
+    }
+
+    fn id(&self, message: &Outgoing) -> String {
+        format!("{}:{}", self.destination.producer, message.number)
+    }
+}
+
+/// Whether the server says that a stream is full. Streams of another program may also have a number
+/// of messages as their limit.
+fn is_full(reason: &str) -> bool {
+    reason.contains("maximum bytes") || reason.contains("maximum messages")
+}
+
+/// The delay before a message is published again to a full stream.
+fn full_delay(failures: usize) -> Duration {
+    let doublings = u32::try_from(failures).unwrap_or(u32::MAX).min(16);
+    FULL.saturating_mul(2u32.saturating_pow(doublings)).min(delay(usize::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_stream_is_tried_often_at_first() {
+        let delays: Vec<_> =
+            [0, 1, 8, 9, 1_000_000].into_iter().map(|failures| full_delay(failures).as_millis()).collect();
+        assert_eq!(delays, [10, 20, 2560, 5000, 5000]);
+    }
+}

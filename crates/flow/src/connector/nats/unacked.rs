@@ -1,0 +1,95 @@
+//! The messages that a source has taken from a stream and not acknowledged.
+
+use std::collections::{HashMap, VecDeque};
+
+use async_nats::jetstream::message::Acker;
+use bytes::Bytes;
+
+use super::settle::Moment;
+
+/// The messages that are taken and not acknowledged. Each is known by its number in the stream.
+#[derive(Default)]
+pub(super) struct Unacked {
+    /// How each is acknowledged.
+    ackers: HashMap<u64, Delivery>,
+    /// The bytes of all of them.
+    pub(super) bytes: usize,
+    /// Not yet in the ring of the queue.
+    pub(super) waiting: VecDeque<Waiting>,
+    /// Not yet in all rings of the topic for dead letters.
+    pub(super) dead: VecDeque<Dead>,
+    /// In the ring of the queue, with the end of its record there.
+    pub(super) in_ring: VecDeque<(u64, u64)>,
+    /// Processed by their readers, since a moment.
+    pub(super) settling: VecDeque<(Vec<u64>, Moment)>,
+    /// Settled, and not acknowledged since the server is lost.
+    pub(super) settled: Vec<u64>,
+}
+
+impl Unacked {
+    pub(super) fn is_empty(&self) -> bool {
+        self.ackers.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.ackers.len()
+    }
+
+    /// Keeps how a message is acknowledged, on the connection with this number. Returns whether it is not
+    /// here already.
+    pub(super) fn insert(&mut self, number: u64, acker: Acker, len: usize, connection: u64) -> bool {
+        if self.ackers.insert(number, Delivery { acker, len, connection }).is_some() {
+            return false;
+        }
+        self.bytes += len;
+        true
+    }
+
+    /// Takes out the numbers of messages that no reader has processed: those that are in no ring, and
+    /// those in the ring of the queue too if it has no readers any more.
+    pub(super) fn take_unprocessed(&mut self, has_readers: bool) -> Vec<u64> {
+        let waiting = self.waiting.drain(..).map(|it| it.number);
+        let mut numbers: Vec<_> = waiting.chain(self.dead.drain(..).map(|it| it.number)).collect();
+        if !has_readers {
+            numbers.extend(self.in_ring.drain(..).map(|(number, _)| number));
+        }
+        numbers
+    }
+
+    /// Takes out how a message is acknowledged. None if it was delivered on another connection than this:
+    /// then the server delivers it again.
+    ///
+    /// A server that was killed has forgotten its last deliveries and gives their numbers to others. Servers
+    /// of 2.9 take the acknowledgement of a forgotten delivery for that of all messages before, which are lost.
+    pub(super) fn release(&mut self, number: u64, connection: u64) -> Option<Acker> {
+        let delivery = self.ackers.remove(&number)?;
+        self.bytes -= delivery.len;
+        (delivery.connection == connection).then_some(delivery.acker)
+    }
+
+    /// How the messages that were delivered on a connection are acknowledged.
+    pub(super) fn ackers(&self, connection: u64) -> impl Iterator<Item = &Acker> {
+        self.ackers.values().filter(move |it| it.connection == connection).map(|it| &it.acker)
+    }
+}
+
+/// The last delivery of a message.
+struct Delivery {
+    acker: Acker,
+    /// The bytes of the message.
+    len: usize,
+    connection: u64,
+}
+
+pub(super) struct Waiting {
+    pub(super) number: u64,
+    pub(super) payload: Bytes,
+}
+
+/// A message that was delivered too often.
+pub(super) struct Dead {
+    pub(super) number: u64,
+    pub(super) payload: Bytes,
+    /// How many queues of the topic for dead letters have it.
+    pub(super) queues: usize,
+}

@@ -1,0 +1,347 @@
+//! The throughput of a topic between two hosts, beside that of a publisher and a subscriber that use
+//! the client library alone, with the same server and the same batches.
+//!
+//! Both take turns in short slices, so that changes of the machine affect both. Run it with
+//! `cargo test --release -p estafette-flow --features nats --test hosts -- --ignored --nocapture throughput`.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use async_nats::jetstream::{self, consumer::pull, stream};
+use async_nats::{Client, ConnectOptions};
+use bytes::Bytes;
+use estafette_flow::config::{SinkKind, SourceKind};
+use estafette_flow::external::Sender;
+use estafette_ipc::WaitMode;
+use futures_util::StreamExt;
+use futures_util::future::join_all;
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::Semaphore;
+
+use crate::delivery::from_file;
+use crate::ground::{Ground, PATIENCE, Running};
+use crate::runner::tests;
+use crate::server::{JETSTREAM, Server};
+
+tests![; ignored: throughput_of_a_topic_beside_a_bare_client, throughput_of_a_local_edge_beside_one_that_crosses];
+
+/// How many pairs of slices are measured, after one that is not.
+const PAIRS: usize = 15;
+/// How many bytes a slice has, and how many may be on their way.
+const SLICE: usize = 24 << 20;
+const WINDOW: usize = 4 << 20;
+/// The most bytes and messages of a batch, as in a topic.
+const BATCH: (usize, usize) = (256 << 10, 4096);
+
+/// How messages are delivered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Delivery {
+    AtMostOnce,
+    AtLeastOnce,
+}
+
+/// Messages of one length in batches. Receivers give back a permit for each message.
+#[derive(Clone)]
+struct Load {
+    message: Bytes,
+    count: usize,
+    batch: usize,
+    window: usize,
+    permits: Arc<Semaphore>,
+}
+
+impl Load {
+    fn new(len: usize) -> Load {
+        let batch = (BATCH.0 / len).clamp(1, BATCH.1);
+        let window = (WINDOW / len).max(2 * batch);
+        let permits = Arc::new(Semaphore::new(window));
+        Load { message: Bytes::from(vec![7; len]), count: SLICE / len / batch * batch, batch, window, permits }
+    }
+
+    /// Waits until so many messages may be sent.
+    async fn take(&self, messages: usize) {
+        let permits = self.permits.acquire_many(u32::try_from(messages).unwrap());
+        tokio::time::timeout(PATIENCE, permits).await.expect("messages were lost").unwrap().forget();
+    }
+
+    /// Waits until all messages have been received.
+    async fn end(&self) {
+        self.take(self.window).await;
+        self.permits.add_permits(self.window);
+    }
+}
+
+/// A thread that drives the connections of one side, as each host has one.
+fn io() -> Handle {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let handle = runtime.handle().clone();
+    thread::spawn(move || runtime.block_on(std::future::pending::<()>()));
+    handle
+}
+
+/// The two hosts of a topic.
+struct Topic {
+    load: Load,
+    io: Handle,
+    sender: Sender,
+    hosts: [Running; 2],
+    _ground: Ground,
+}
+
+impl Topic {
+    fn start(server: &Server, delivery: Delivery, load: Load) -> Topic {
+        let settings = match delivery {
+            Delivery::AtMostOnce => "",
+            Delivery::AtLeastOnce => ", delivery: at-least-once",
+        };
+        let ground = Ground::new(&from_file(&format!("{settings}, capacity: 4MiB, max_message: 200KiB")), server);
+        ground.write("in.txt", std::iter::empty());
+        let (mut sender, mut receiver) = (None, None);
+        let center = ground.run_changed(
+            "center",
+            |part| {
+                part.sinks.iter_mut().filter(|sink| sink.name == "out").for_each(|sink| sink.kind = SinkKind::External)
+            },
+            |supervisor| receiver = Some(supervisor.external_sink("out").unwrap().receiver(WaitMode::Block).unwrap()),
+        );
+        let (mut receiver, permits) = (receiver.unwrap(), Arc::clone(&load.permits));
+        thread::spawn(move || receiver.for_each(|_| permits.add_permits(1)));
+        if delivery == Delivery::AtMostOnce {
+            server.until_subscribed("t.raw", 1);
+        }
+        let edge = ground.run_changed(
+            "edge",
+            |part| part.sources.iter_mut().filter(|it| it.name == "in").for_each(|it| it.kind = SourceKind::External),
+            |supervisor| sender = Some(supervisor.external_source("in").unwrap().sender(WaitMode::Block).unwrap()),
+        );
+        Topic { load, io: io(), sender: sender.unwrap(), hosts: [edge, center], _ground: ground }
+    }
+
+    fn slice(&mut self) -> Duration {
+        let start = Instant::now();
+        for _ in 0..self.load.count / self.load.batch {
+            self.io.block_on(self.load.take(self.load.batch));
+            (0..self.load.batch).for_each(|_| self.sender.send(&self.load.message).unwrap());
+        }
+        self.io.block_on(self.load.end());
+        start.elapsed()
+    }
+
+    fn end(self) {
+        drop(self.sender);
+        self.hosts.iter().for_each(|host| drop(host.end()));
+    }
+}
+
+/// A publisher and a subscriber without a pipeline.
+struct Bare {
+    load: Load,
+    io: Handle,
+    delivery: Delivery,
+    publisher: Client,
+    jetstream: jetstream::Context,
+}
+
+impl Bare {
+    fn start(server: &Server, delivery: Delivery, load: Load) -> Bare {
+        let (io, far) = (io(), io());
+        far.block_on(async {
+            let receiver = ConnectOptions::new().connect(server.url()).await.unwrap();
+            match delivery {
+                Delivery::AtMostOnce => {
+                    let subscriber = receiver.subscribe("bare.raw").await.unwrap();
+                    receiver.flush().await.unwrap();
+                    drop(tokio::spawn(subscribe(subscriber, load.clone())));
+                }
+                Delivery::AtLeastOnce => drop(tokio::spawn(consume(consumer(receiver).await, load.clone()))),
+            }
+        });
+        let (publisher, jetstream) = io.block_on(async {
+            let publisher = ConnectOptions::new().connect(server.url()).await.unwrap();
+            (publisher.clone(), jetstream::new(publisher))
+        });
+        if delivery == Delivery::AtMostOnce {
+            server.until_subscribed("bare.raw", 1);
+        }
+        Bare { load, io, delivery, publisher, jetstream }
+    }
+
+    fn slice(&self) -> Duration {
+        let start = Instant::now();
+        self.io.block_on(async {
+            for _ in 0..self.load.count / self.load.batch {
+                self.load.take(self.load.batch).await;
+                match self.delivery {
+                    Delivery::AtMostOnce => self.publish().await,
+                    Delivery::AtLeastOnce => self.store().await,
+                }
+            }
+            self.load.end().await;
+        });
+        start.elapsed()
+    }
+
+    async fn publish(&self) {
+        for _ in 0..self.load.batch {
+            self.publisher.publish("bare.raw", self.load.message.clone()).await.unwrap();
+        }
+        self.publisher.flush().await.unwrap();
+    }
+
+    async fn store(&self) {
+        let mut sent = Vec::with_capacity(self.load.batch);
+        for _ in 0..self.load.batch {
+            sent.push(self.jetstream.publish("bare.raw", self.load.message.clone()).await.unwrap());
+        }
+        for stored in join_all(sent.into_iter().map(IntoFuture::into_future)).await {
+            stored.unwrap();
+        }
+    }
+}
+
+async fn subscribe(mut subscriber: async_nats::Subscriber, load: Load) {
+    while subscriber.next().await.is_some() {
+        load.permits.add_permits(1);
+    }
+}
+
+/// A stream and its consumer with the settings of a topic.
+async fn consumer(client: Client) -> jetstream::consumer::PullConsumer {
+    let config = stream::Config {
+        name: "bare".into(),
+        subjects: vec!["bare.raw".into()],
+        max_bytes: 256 << 20,
+        discard: stream::DiscardPolicy::New,
+        retention: stream::RetentionPolicy::Interest,
+        ..stream::Config::default()
+    };
+    let stream = jetstream::new(client).create_stream(config).await.unwrap();
+    let config = pull::Config { durable_name: Some("all".into()), max_ack_pending: 16_384, ..pull::Config::default() };
+    stream.create_consumer(config).await.unwrap()
+}
+
+async fn consume(consumer: jetstream::consumer::PullConsumer, load: Load) {
+    let most = (2 * load.window).min(2048);
+    loop {
+        let request = consumer.batch().max_messages(most).expires(Duration::from_secs(5)).messages().await;
+        let mut batch = request.unwrap();
+        while let Some(message) = batch.next().await {
+            message.unwrap().ack().await.unwrap();
+            load.permits.add_permits(1);
+        }
+    }
+}
+
+fn measure(delivery: Delivery, len: usize) {
+    let Some(server) = Server::start(JETSTREAM) else { return };
+    let mut topic = Topic::start(&server, delivery, Load::new(len));
+    let bare = Bare::start(&server, delivery, Load::new(len));
+    topic.slice();
+    bare.slice();
+    let pairs: Vec<_> = (0..PAIRS).map(|_| (topic.slice().as_secs_f64(), bare.slice().as_secs_f64())).collect();
+    let [low, median, high] = quartiles(pairs.iter().map(|(topic, bare)| bare / topic).collect());
+    let count = (topic.load.count * PAIRS) as f64;
+    let rate = |time: f64| count / time;
+    let (own, other) = pairs.iter().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
+    let name = if delivery == Delivery::AtMostOnce { "at most once" } else { "at least once" };
+    println!(
+        "{name}, {len} bytes: topic {:.0}/s, bare {:.0}/s; ratio of slices: median {median:.2}, quartiles {low:.2} to {high:.2}",
+        rate(own),
+        rate(other),
+    );
+    topic.end();
+}
+
+fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
+    values.sort_by(f64::total_cmp);
+    [1, 2, 3].map(|quarter| values[values.len() * quarter / 4])
+}
+
+fn throughput_of_a_topic_beside_a_bare_client() {
+    for delivery in [Delivery::AtMostOnce, Delivery::AtLeastOnce] {
+        for len in [1000, 10_000, 100_000] {
+            measure(delivery, len);
+        }
+    }
+}
+
+/// One host with an edge from memory to memory.
+struct Edge {
+    load: Load,
+    io: Handle,
+    sender: Sender,
+    host: Running,
+    _ground: Ground,
+}
+
+impl Edge {
+    /// With or without a second edge, which crosses hosts and is idle.
+    fn start(server: &Server, crossing: bool) -> Edge {
+        let mut yaml = String::from(
+            "
+hosts: [edge, center]
+nats: { servers: [SERVER], prefix: t }
+functions: []
+sources:
+  - { name: near-in, on: edge, timer: { every: 60min }, output: { topics: [near] } }
+FAR-IN
+sinks:
+  - { name: near-out, on: edge, input: { topic: near }, file: { path: near.txt } }
+  - { name: far-out, on: center, input: { topic: FAR }, file: { path: far.txt } }
+topics:
+  near: { capacity: 4MiB }
+  far: { transport: nats, delivery: at-least-once }
+  none: { transport: nats, delivery: at-least-once }
+",
+        );
+        let source = |host: &str, topic: &str| {
+            format!(
+                "  - {{ name: {topic}-in, on: {host}, timer: {{ every: 60min }}, output: {{ topics: [{topic}] }} }}"
+            )
+        };
+        // Without it, the topic is one between other hosts.
+        let (host, topic) = if crossing { ("edge", "far") } else { ("center", "none") };
+        yaml = yaml.replace("FAR-IN", &source(host, topic)).replace("FAR", topic);
+        let ground = Ground::new(&yaml, server);
+        let load = Load::new(1000);
+        let (mut sender, mut receiver) = (None, None);
+        let host = ground.run_changed(
+            "edge",
+            |part| {
+                part.sources.iter_mut().filter(|it| it.name == "near-in").for_each(|it| it.kind = SourceKind::External);
+                part.sinks.iter_mut().filter(|it| it.name == "near-out").for_each(|it| it.kind = SinkKind::External);
+            },
+            |supervisor| {
+                sender = Some(supervisor.external_source("near-in").unwrap().sender(WaitMode::Block).unwrap());
+                receiver = Some(supervisor.external_sink("near-out").unwrap().receiver(WaitMode::Block).unwrap());
+            },
+        );
+        let (mut receiver, permits) = (receiver.unwrap(), Arc::clone(&load.permits));
+        thread::spawn(move || receiver.for_each(|_| permits.add_permits(1)));
+        Edge { load, io: io(), sender: sender.unwrap(), host, _ground: ground }
+    }
+
+    fn slice(&mut self) -> f64 {
+        let start = Instant::now();
+        for _ in 0..self.load.count / self.load.batch {
+            self.io.block_on(self.load.take(self.load.batch));
+            (0..self.load.batch).for_each(|_| self.sender.send(&self.load.message).unwrap());
+        }
+        self.io.block_on(self.load.end());
+        start.elapsed().as_secs_f64()
+    }
+}
+
+fn throughput_of_a_local_edge_beside_one_that_crosses() {
+    let Some(server) = Server::start(JETSTREAM) else { return };
+    let (mut with, mut without) = (Edge::start(&server, true), Edge::start(&server, false));
+    let pairs = |with: &mut Edge, without: &mut Edge| (0..200).map(|_| without.slice() / with.slice()).collect();
+    let _: Vec<f64> = pairs(&mut with, &mut without);
+    let [low, median, high] = quartiles(pairs(&mut with, &mut without));
+    println!("rate with the crossing edge by rate without: median {median:.3}, quartiles {low:.3} to {high:.3}");
+    for edge in [with, without] {
+        drop(edge.sender);
+        edge.host.stop();
+    }
+}
