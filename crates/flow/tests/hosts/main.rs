@@ -15,7 +15,7 @@ mod full;
 mod ground;
 mod host;
 mod kills;
-#[path = "../../../cli/tests/common/namespaces.rs"]
+#[path = "../../../cli/tests/common/namespaces/mod.rs"]
 mod namespaces;
 mod partitions;
 mod python;

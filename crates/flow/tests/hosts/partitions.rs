@@ -2,6 +2,7 @@
 //!
 //! This needs root and iproute2. Where it cannot be done, the tests are skipped and say so.
 
+use std::ffi::OsStr;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use std::{env, thread};
@@ -29,8 +30,7 @@ impl Server {
     fn start(hosts: &Hosts) -> Option<Server> {
         let program = find()?;
         let folder = tempfile::tempdir().unwrap();
-        let child = hosts
-            .command(0, program)
+        let child = command(hosts, 0, program)
             .args(["-js", "-sd", "store", "-a", &Hosts::ADDRESSES[0].to_string(), "-p", "4222"])
             .current_dir(folder.path())
             .stdin(Stdio::null())
@@ -65,8 +65,8 @@ fn partitions(count: usize) {
     let messages = 2000 * (count + 2);
     ground.write("in.txt", numbers(messages));
     let program = env::current_exe().unwrap();
-    let _edge = ground.spawn_by(hosts.command(0, &program), "edge");
-    let _center = ground.spawn_by(hosts.command(1, &program), "center");
+    let _edge = ground.spawn_by(command(&hosts, 0, &program), "edge");
+    let _center = ground.spawn_by(command(&hosts, 1, &program), "center");
     for partition in 1..=count {
         until_count(&ground, "out.txt", 2000 * partition);
         plug(&hosts, "down");
@@ -76,10 +76,17 @@ fn partitions(count: usize) {
     ground.until_all("out.txt", numbers(messages));
 }
 
+/// A program on host 0 or 1.
+fn command(hosts: &Hosts, host: usize, program: impl AsRef<OsStr>) -> Command {
+    let [first, rest @ ..] = hosts.words(host);
+    let mut command = Command::new(first);
+    command.args(rest).arg(program);
+    command
+}
+
 /// Sets the cable of the second host `up` or `down`.
 fn plug(hosts: &Hosts, state: &str) {
-    let mut command: Command = hosts.command(1, "ip");
-    let status = command.args(["link", "set", "cable", state]).status().unwrap();
+    let status = command(hosts, 1, "ip").args(["link", "set", "cable", state]).status().unwrap();
     assert!(status.success(), "{status}");
 }
 
