@@ -204,12 +204,12 @@ fn a_run_of_every_healthy_mechanism_is_fine() {
     ] {
         for instance in record["instances"].as_array().unwrap() {
             let figures = &instance["outcome"]["measured"];
-            // Beside other busy programs an instance may receive nothing. It is repeated.
-            let is_disturbed = figures["discarded"].get("other_load").is_some();
-            let is_fine = (figures["messages"].as_u64() > Some(0) || is_disturbed) && figures["breach"].is_null();
-            assert!(is_fine, "{instance}");
+            // On a disturbed machine an instance may receive nothing. It is repeated.
+            let has_messages = figures["messages"].as_u64() > Some(0);
+            let is_fine = (has_messages || !figures["discarded"].is_null()) && figures["breach"].is_null();
+            assert!(figures.is_object() && is_fine, "{instance}");
             let entrant = &record["entrants"][instance["entrant"].as_u64().unwrap() as usize];
-            if !is_disturbed {
+            if has_messages {
                 measured.push(entrant["case"]["mechanism"].as_str().unwrap().to_owned());
             }
         }

@@ -41,8 +41,8 @@ fn every_way_that_has_writers_connections_or_producers_is_verified() {
             let figures = &instance["outcome"]["measured"];
             assert!(figures["breach"].is_null(), "{instance}");
             if figures["messages"].as_u64() == Some(0) {
-                // Beside other busy programs an instance may receive nothing.
-                assert!(!figures["discarded"]["other_load"].is_null(), "{instance}");
+                // On a disturbed machine an instance may receive nothing.
+                assert!(!figures["discarded"].is_null(), "{instance}");
                 continue;
             }
             let case = &record["entrants"][instance["entrant"].as_u64().unwrap() as usize]["case"];
