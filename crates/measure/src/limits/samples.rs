@@ -41,7 +41,7 @@ impl Window {
     pub(super) fn over(&self, samples: usize) -> bool {
         let end_ns = match samples {
             0 => self.last_without_ns,
-            ..LEAST_BATCHES => self.last_ns,
+            1..LEAST_BATCHES => self.last_ns,
             _ => self.end_ns,
         };
         now_ns() >= end_ns
