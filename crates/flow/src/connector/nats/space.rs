@@ -3,7 +3,7 @@
 //! A full stream refuses messages. But servers of 2.9 compare the limit with a message without what its
 //! record adds. A message that fits only by that measure is stored, and the stream's first message
 //! is removed, although nobody has processed it. So hosts leave space for the records, and never let the
-//! server decide. What follows is never more than what is free:
+//! server decide. They never assume more space than is free:
 //!
 //! - After each batch, the stream's sequence says how many messages of other producers came in between.
 //!   Each counts as the longest that a topic may have.
