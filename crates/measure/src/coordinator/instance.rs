@@ -40,6 +40,9 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// The number of round trips to another host that each time-out allows for: a packet of a child, its
 /// answer, and a connection with an encrypted handshake between them.
 const ROUND_TRIPS: u32 = 8;
+/// How long a TCP connection to another host may stand still: if a packet is lost six times in a row, since it is sent
+/// again after 0.2 s, and then after twice as long each time (RFC 6298).
+const RETRANSMISSIONS: Duration = Duration::from_secs(15);
 /// The number of round trips to another host for which producers continue to send after the window.
 const ROUND_TRIPS_OF_TAIL: u64 = 3;
 /// How long a child may take to exit after `done`.
@@ -254,7 +257,8 @@ impl Instance {
             Window::Count { .. } => setup.count_timeout,
         };
         let started = Instant::now();
-        let deadline = started + window + setup.timeout + self.allowance();
+        let retransmissions = self.round_trip.map_or(Duration::ZERO, |_| RETRANSMISSIONS);
+        let deadline = started + window + setup.timeout + self.allowance() + retransmissions;
         let mut lost = LostExchange::new(setup, started);
         loop {
             let until = if self.has_exchange() { deadline.min(lost.next_look()) } else { deadline };
