@@ -34,8 +34,12 @@ impl Peer {
 
     /// A peer on the second host.
     fn start_on(hosts: &Hosts, arguments: &[&str]) -> Peer {
+        Peer::start_program_on(hosts, PROGRAM, arguments)
+    }
+
+    fn start_program_on(hosts: &Hosts, program: &str, arguments: &[&str]) -> Peer {
         let listen = format!("--listen={}:0", Hosts::ADDRESSES[1]);
-        Peer::of(Ground::new(), &[&hosts.words(1)[..], &[PROGRAM, "peer", &listen], arguments].concat())
+        Peer::of(Ground::new(), &[&hosts.words(1)[..], &[program, "peer", &listen], arguments].concat())
     }
 
     fn of(ground: Ground, words: &[&str]) -> Peer {
@@ -339,6 +343,26 @@ fn a_long_and_lossy_way_is_measured_in_long_windows_and_its_figures_are_explaine
     }
     peer.end().exits(0);
     ground.assert_clean();
+}
+
+/// Makes the record of docs/results: the suite `net` over 40 ms, where one packet in a thousand is lost.
+///
+/// `ESTAFETTE` names the program, from a release build, and `OUT` the folder of the record. `BENCH` has other arguments
+/// than `net`.
+#[test]
+#[ignore = "makes a record, in four minutes"]
+fn record_of_a_long_and_lossy_way() {
+    let [program, out] = ["ESTAFETTE", "OUT"].map(|name| std::env::var(name).expect(name));
+    let hosts = Hosts::new(Cable { delay_ms: 20, loss_percent: 0.1, rate_mbit: 100 }).unwrap();
+    let peer = Peer::start_program_on(&hosts, &program, &["--once"]);
+    let status = Command::new(hosts.words(0)[0])
+        .args(&hosts.words(0)[1..])
+        .args([&program, "bench", "--to", &peer.url, "--out", &out])
+        .args(std::env::var("BENCH").unwrap_or("net".into()).split_whitespace())
+        .env("ESTAFETTE_TOKEN", TOKEN)
+        .status();
+    assert!(status.unwrap().success());
+    peer.end().exits(0);
 }
 
 #[test]

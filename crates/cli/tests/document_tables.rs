@@ -56,6 +56,7 @@ impl Table {
         let unit_ns = match unit.trim() {
             "ns" => 1.0,
             "us" => 1e3,
+            "ms" => 1e6,
             other => panic!("unknown unit {other}"),
         };
         let mut table = Table { record: record.to_owned(), unit_ns, columns: Vec::new(), rows: Vec::new() };
