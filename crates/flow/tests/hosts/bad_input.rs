@@ -1,5 +1,9 @@
 //! Servers that are absent, that refuse, or that have something else: each a clear error.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::thread;
+
 use estafette_flow::config::CheckedHost;
 
 use crate::delivery::from_file;
@@ -9,6 +13,7 @@ use crate::server::{JETSTREAM, Server};
 
 tests![
     at_least_once_needs_jetstream,
+    at_least_once_refuses_old_servers,
     a_server_that_is_absent_at_the_start_is_waited_for,
     wrong_credentials_are_an_error,
     a_missing_permission_is_an_error_that_names_it,
@@ -35,6 +40,35 @@ fn at_least_once_needs_jetstream() {
         let error = ground.run(host).ended().unwrap_err();
         assert!(error.contains("`raw`") && error.contains("has no JetStream") && error.contains("-js"), "{error}");
     }
+}
+
+/// Answers as an old server: it says its version, and that it is alive.
+fn old_server() -> String {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let serve = |client: TcpStream| {
+        let about = "\"server_id\":\"old\",\"version\":\"2.9.10\",\"max_payload\":1048576,\"proto\":1,\"headers\":true";
+        let _ = (&client).write_all(format!("INFO {{{about},\"jetstream\":true}}\r\n").as_bytes());
+        for line in BufReader::new(&client).lines().map_while(Result::ok).filter(|line| line == "PING") {
+            let _ = (&client).write_all(line.replace("PING", "PONG\r\n").as_bytes());
+        }
+    };
+    thread::spawn(move || listener.incoming().flatten().for_each(|client| drop(thread::spawn(move || serve(client)))));
+    format!("nats://127.0.0.1:{port}")
+}
+
+fn at_least_once_refuses_old_servers() {
+    let ground = Ground::at(&from_file(AT_LEAST_ONCE), &old_server());
+    ground.write("in.txt", numbers(1));
+    for host in ["edge", "center"] {
+        let error = ground.run(host).ended().unwrap_err();
+        assert!(
+            error.contains("`raw`") && error.contains("2.9.10") && error.contains("use 2.10.27 or newer"),
+            "{error}"
+        );
+    }
+    let missing = estafette_flow::missing_on_server(&ground.whole()).unwrap();
+    assert!(missing.len() == 1 && missing[0].contains("use 2.10.27 or newer"), "{missing:?}");
 }
 
 fn a_server_that_is_absent_at_the_start_is_waited_for() {

@@ -224,8 +224,7 @@ fn another_program_sees_the_messages_with_their_headers() {
         let Received { headers, payload, .. } = client.next();
         assert_eq!(payload, format!("{number:06}").into_bytes());
         assert!(headers.starts_with("NATS/1.0\r\n"), "{headers}");
-        assert!(headers.contains("Estafette-Format: 1\r\n"), "{headers}");
-        assert!(headers.contains(&format!("Estafette-Sequence: {}\r\n", number + 1)), "{headers}");
-        assert!(headers.contains("Estafette-Producer: edge-"), "{headers}");
+        assert!(headers.contains("Nats-Msg-Id: edge-"), "{headers}");
+        assert!(headers.contains(&format!(":{}\r\n", number + 1)), "{headers}");
     }
 }

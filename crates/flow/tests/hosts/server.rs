@@ -1,17 +1,18 @@
 //! A `nats-server` on a loopback port, which can be killed and started again.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::{env, fs, thread};
 
 use tempfile::TempDir;
 
-use crate::ground::until;
+use crate::ground::{PATIENCE, until};
 
 /// A server with a folder of its own.
 pub(crate) struct Server {
+    program: PathBuf,
     folder: TempDir,
     port: u16,
     /// The port of its monitoring.
@@ -22,27 +23,41 @@ pub(crate) struct Server {
 /// The configuration of a server with JetStream.
 pub(crate) const JETSTREAM: &str = "jetstream { store_dir: \"store\" }\n";
 
-/// The program.
+/// The program. Returns none, and prints why, if no supported version is installed.
+///
+/// With `ESTAFETTE_PEERS=required` this is an error, unless `ESTAFETTE_OLD_NATS=skip`.
 pub(crate) fn find() -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     // Debian installs servers there, and not every user's `PATH` has it.
     let folders = env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
-    folders.map(|folder| folder.join("nats-server")).find(|path| path.is_file())
+    let mut programs = folders.map(|folder| folder.join("nats-server")).filter(|path| path.is_file());
+    let program = programs.find(|program| is_supported(program));
+    if program.is_none() {
+        let is = |name, value| env::var(name).as_deref() == Ok(value);
+        let absent = "skipped: there is no nats-server 2.10.27 or newer";
+        assert!(!is("ESTAFETTE_PEERS", "required") || is("ESTAFETTE_OLD_NATS", "skip"), "{absent}");
+        eprintln!("{absent}");
+    }
+    program
+}
+
+fn is_supported(program: &Path) -> bool {
+    let output = Command::new(program).arg("--version").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (_, version) = text.trim().split_once(": v").unwrap_or_else(|| panic!("{}: {text}", program.display()));
+    let release = version.split(['-', '+']).next().unwrap();
+    let numbers: Vec<u32> = release.split('.').map(|number| number.parse().unwrap()).collect();
+    numbers.as_slice() >= [2, 10, 27].as_slice()
 }
 
 impl Server {
     /// Starts a server. None if there is no program, which is said.
     pub(crate) fn start(configuration: &str) -> Option<Server> {
-        if find().is_none() {
-            let absent = "skipped: there is no nats-server; apt install nats-server";
-            assert!(env::var("ESTAFETTE_PEERS").as_deref() != Ok("required"), "{absent}");
-            eprintln!("{}: {absent}", thread::current().name().unwrap_or("a test"));
-            return None;
-        }
+        let program = find()?;
         // Both are open until both are known, so that they differ.
         let free = [0; 2].map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
         let [port, monitor] = free.map(|listener| listener.local_addr().unwrap().port());
-        let mut server = Server { folder: tempfile::tempdir().unwrap(), port, monitor, child: None };
+        let mut server = Server { program, folder: tempfile::tempdir().unwrap(), port, monitor, child: None };
         server.configure(configuration);
         server.run();
         Some(server)
@@ -58,7 +73,7 @@ impl Server {
     pub(crate) fn run(&mut self) {
         assert!(self.child.is_none());
         let log = fs::File::options().create(true).append(true).open(self.folder.path().join("log")).unwrap();
-        let mut command = Command::new(find().unwrap());
+        let mut command = Command::new(&self.program);
         command.args(["-c", "config"]).current_dir(self.folder.path());
         let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::from(log));
         self.child = Some(command.spawn().unwrap());
@@ -91,7 +106,7 @@ impl Server {
     #[track_caller]
     pub(crate) fn until_subscribed(&self, subject: &str, count: usize) {
         let subject = format!("\"subject\": \"{subject}\"");
-        until(|| (self.monitored("/subsz?subs=1").matches(&subject).count() >= count).then_some(()));
+        until(|| (self.monitored("/subsz?subs=1").unwrap().matches(&subject).count() >= count).then_some(()));
     }
 
     /// Waits until a stream keeps so many messages.
@@ -103,19 +118,20 @@ impl Server {
     /// How many messages a stream keeps. None if there is no such stream.
     pub(crate) fn stored(&self, stream: &str) -> Option<u64> {
         let name = format!("\"name\": \"{stream}\"");
-        let answer = self.monitored("/jsz?streams=1");
+        let answer = self.monitored("/jsz?streams=1").unwrap();
         let (_, rest) = answer.split_once(&name)?;
         let (_, rest) = rest.split_once("\"messages\": ")?;
         rest.split(',').next()?.trim().parse().ok()
     }
 
     /// What the server says of itself at a path.
-    fn monitored(&self, path: &str) -> String {
-        let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, self.monitor)).unwrap();
-        write!(client, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    fn monitored(&self, path: &str) -> io::Result<String> {
+        let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, self.monitor))?;
+        client.set_read_timeout(Some(PATIENCE))?;
+        write!(client, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
         let mut answer = String::new();
-        client.read_to_string(&mut answer).unwrap();
-        answer
+        client.read_to_string(&mut answer)?;
+        Ok(answer)
     }
 
     pub(crate) fn url(&self) -> String {
@@ -129,6 +145,14 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if self.child.is_some() && thread::panicking() {
+            let log = self.log();
+            let last = log.lines().rev().take(30).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n");
+            eprintln!(
+                "the end of the server's log:\n{last}\nits streams: {:?}",
+                self.monitored("/jsz?streams=1&consumers=1")
+            );
+        }
         if let Some(child) = &mut self.child {
             let _ = child.kill();
             let _ = child.wait();

@@ -1,15 +1,17 @@
 //! The throughput of a topic between two hosts, beside that of a publisher and a subscriber that use
-//! the client library alone, with the same server and the same batches.
+//! the client library alone, with the same server and the same batches: once without headers, and once with
+//! those of a topic, for which the server recognises messages that are sent again and keeps their order.
 //!
-//! Both take turns in short slices, so that changes of the machine affect both. Run it with
+//! They take turns in short slices, so that changes of the machine affect all. Run it with
 //! `cargo test --release -p estafette-flow --features nats --test hosts -- --ignored --nocapture throughput`.
 
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use async_nats::header::{NATS_EXPECTED_LAST_MESSAGE_ID, NATS_MESSAGE_ID};
 use async_nats::jetstream::{self, consumer::pull, stream};
-use async_nats::{Client, ConnectOptions};
+use async_nats::{Client, ConnectOptions, HeaderMap, Subject};
 use bytes::Bytes;
 use estafette_flow::config::{SinkKind, SourceKind};
 use estafette_flow::external::Sender;
@@ -26,8 +28,8 @@ use crate::server::{JETSTREAM, Server};
 
 tests![; ignored: throughput_of_a_topic_beside_a_bare_client, throughput_of_a_local_edge_beside_one_that_crosses];
 
-/// How many pairs of slices are measured, after one that is not.
-const PAIRS: usize = 15;
+/// How many rounds are measured, after one that is not.
+const ROUNDS: usize = 15;
 /// How many bytes a slice has, and how many may be on their way.
 const SLICE: usize = 24 << 20;
 const WINDOW: usize = 4 << 20;
@@ -134,27 +136,41 @@ impl Topic {
     }
 }
 
+/// The headers of a publisher without a pipeline.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Headers {
+    None,
+    /// Those that a topic's messages have.
+    OfTopics,
+}
+
 /// A publisher and a subscriber without a pipeline.
 struct Bare {
     load: Load,
     io: Handle,
     delivery: Delivery,
+    headers: Headers,
+    /// The stream, and the first word of the subject.
+    name: &'static str,
+    /// The number of the next message.
+    next: u64,
     publisher: Client,
     jetstream: jetstream::Context,
 }
 
 impl Bare {
-    fn start(server: &Server, delivery: Delivery, load: Load) -> Bare {
+    fn start(server: &Server, delivery: Delivery, headers: Headers, load: Load) -> Bare {
+        let name = if headers == Headers::None { "bare" } else { "named" };
         let (io, far) = (io(), io());
         far.block_on(async {
             let receiver = ConnectOptions::new().connect(server.url()).await.unwrap();
             match delivery {
                 Delivery::AtMostOnce => {
-                    let subscriber = receiver.subscribe("bare.raw").await.unwrap();
+                    let subscriber = receiver.subscribe(format!("{name}.raw")).await.unwrap();
                     receiver.flush().await.unwrap();
                     drop(tokio::spawn(subscribe(subscriber, load.clone())));
                 }
-                Delivery::AtLeastOnce => drop(tokio::spawn(consume(consumer(receiver).await, load.clone()))),
+                Delivery::AtLeastOnce => drop(tokio::spawn(consume(consumer(receiver, name).await, load.clone()))),
             }
         });
         let (publisher, jetstream) = io.block_on(async {
@@ -162,14 +178,15 @@ impl Bare {
             (publisher.clone(), jetstream::new(publisher))
         });
         if delivery == Delivery::AtMostOnce {
-            server.until_subscribed("bare.raw", 1);
+            server.until_subscribed(&format!("{name}.raw"), 1);
         }
-        Bare { load, io, delivery, publisher, jetstream }
+        Bare { load, io, delivery, headers, name, next: 1, publisher, jetstream }
     }
 
-    fn slice(&self) -> Duration {
+    fn slice(&mut self) -> Duration {
         let start = Instant::now();
-        self.io.block_on(async {
+        let io = self.io.clone();
+        io.block_on(async {
             for _ in 0..self.load.count / self.load.batch {
                 self.load.take(self.load.batch).await;
                 match self.delivery {
@@ -182,21 +199,46 @@ impl Bare {
         start.elapsed()
     }
 
-    async fn publish(&self) {
+    async fn publish(&mut self) {
+        let subject = Subject::from(format!("{}.raw", self.name));
         for _ in 0..self.load.batch {
-            self.publisher.publish("bare.raw", self.load.message.clone()).await.unwrap();
+            let (message, headers) = (self.load.message.clone(), self.headers(true));
+            match headers {
+                Some(headers) => self.publisher.publish_with_headers(subject.clone(), headers, message).await.unwrap(),
+                None => self.publisher.publish(subject.clone(), message).await.unwrap(),
+            }
         }
         self.publisher.flush().await.unwrap();
     }
 
-    async fn store(&self) {
+    async fn store(&mut self) {
+        let subject = Subject::from(format!("{}.raw", self.name));
         let mut sent = Vec::with_capacity(self.load.batch);
         for _ in 0..self.load.batch {
-            sent.push(self.jetstream.publish("bare.raw", self.load.message.clone()).await.unwrap());
+            let (message, headers) = (self.load.message.clone(), self.headers(sent.is_empty()));
+            sent.push(match headers {
+                Some(headers) => self.jetstream.publish_with_headers(subject.clone(), headers, message).await.unwrap(),
+                None => self.jetstream.publish(subject.clone(), message).await.unwrap(),
+            });
         }
         for stored in join_all(sent.into_iter().map(IntoFuture::into_future)).await {
             stored.unwrap();
         }
+    }
+
+    /// The headers of the next message.
+    fn headers(&mut self, is_first: bool) -> Option<HeaderMap> {
+        let id = |number| format!("edge-4711-63f1c0ffee:{number}");
+        let number = self.next;
+        self.next += 1;
+        (self.headers == Headers::OfTopics).then(|| {
+            let mut headers = HeaderMap::new();
+            headers.insert(NATS_MESSAGE_ID, id(number));
+            if !is_first {
+                headers.insert(NATS_EXPECTED_LAST_MESSAGE_ID, id(number - 1));
+            }
+            headers
+        })
     }
 }
 
@@ -207,10 +249,10 @@ async fn subscribe(mut subscriber: async_nats::Subscriber, load: Load) {
 }
 
 /// A stream and its consumer with the settings of a topic.
-async fn consumer(client: Client) -> jetstream::consumer::PullConsumer {
+async fn consumer(client: Client, name: &str) -> jetstream::consumer::PullConsumer {
     let config = stream::Config {
-        name: "bare".into(),
-        subjects: vec!["bare.raw".into()],
+        name: name.into(),
+        subjects: vec![format!("{name}.raw")],
         max_bytes: 256 << 20,
         discard: stream::DiscardPolicy::New,
         retention: stream::RetentionPolicy::Interest,
@@ -236,19 +278,21 @@ async fn consume(consumer: jetstream::consumer::PullConsumer, load: Load) {
 fn measure(delivery: Delivery, len: usize) {
     let Some(server) = Server::start(JETSTREAM) else { return };
     let mut topic = Topic::start(&server, delivery, Load::new(len));
-    let bare = Bare::start(&server, delivery, Load::new(len));
-    topic.slice();
-    bare.slice();
-    let pairs: Vec<_> = (0..PAIRS).map(|_| (topic.slice().as_secs_f64(), bare.slice().as_secs_f64())).collect();
-    let [low, median, high] = quartiles(pairs.iter().map(|(topic, bare)| bare / topic).collect());
-    let count = (topic.load.count * PAIRS) as f64;
-    let rate = |time: f64| count / time;
-    let (own, other) = pairs.iter().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
+    let [mut bare, mut named] =
+        [Headers::None, Headers::OfTopics].map(|headers| Bare::start(&server, delivery, headers, Load::new(len)));
+    let mut round = || [topic.slice(), bare.slice(), named.slice()].map(|time| time.as_secs_f64());
+    round();
+    let rounds: Vec<_> = (0..ROUNDS).map(|_| round()).collect();
+    let ratio = |other: usize| {
+        let [low, median, high] = quartiles(rounds.iter().map(|times| times[other] / times[0]).collect());
+        format!("{median:.2} (quartiles {low:.2} to {high:.2})")
+    };
     let name = if delivery == Delivery::AtMostOnce { "at most once" } else { "at least once" };
+    let rate = topic.load.count as f64 / quartiles(rounds.iter().map(|times| times[0]).collect())[1];
     println!(
-        "{name}, {len} bytes: topic {:.0}/s, bare {:.0}/s; ratio of slices: median {median:.2}, quartiles {low:.2} to {high:.2}",
-        rate(own),
-        rate(other),
+        "{name}, {len} bytes: {rate:.0} messages/s; as a share of the client alone {}, with the same headers {}",
+        ratio(1),
+        ratio(2),
     );
     topic.end();
 }
@@ -291,8 +335,7 @@ sinks:
   - { name: far-out, on: center, input: { topic: FAR }, file: { path: far.txt } }
 topics:
   near: { capacity: 4MiB }
-  far: { transport: nats, delivery: at-least-once }
-  none: { transport: nats, delivery: at-least-once }
+  FAR: { transport: nats, delivery: at-least-once }
 ",
         );
         let source = |host: &str, topic: &str| {

@@ -15,10 +15,11 @@
 //! | `setup.rs` | streams and their consumers |
 //! | `publish.rs` | the sink |
 //! | `store.rs` | how the sink publishes to a stream, in order |
-//! | `space.rs` | how much space the stream has |
 //! | `subscribe.rs` | the source of a topic that is delivered at most once |
 //! | `consume.rs` | the source of a topic that is delivered at least once |
+//! | `pull.rs` | its requests for messages |
 //! | `unacked.rs` | its messages that are not acknowledged |
+//! | `version.rs` | the oldest server that is supported |
 //! | `settle.rs` | when a message may be acknowledged |
 
 mod claim;
@@ -28,14 +29,15 @@ mod errors;
 mod link;
 pub(super) mod probe;
 mod publish;
+mod pull;
 mod settle;
 mod setup;
-mod space;
 mod state;
 mod store;
 mod subscribe;
 mod timing;
 mod unacked;
+mod version;
 
 use std::collections::HashMap;
 use std::sync::Arc;

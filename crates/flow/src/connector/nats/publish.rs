@@ -6,8 +6,9 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
-use async_nats::HeaderMap;
-use bytes::Bytes;
+use async_nats::header::NATS_MESSAGE_ID;
+use async_nats::{HeaderMap, Subject};
+use bytes::{Bytes, BytesMut};
 
 use super::super::inlet::Inlet;
 use super::errors::reason;
@@ -16,8 +17,8 @@ use super::store::StreamPublisher;
 use super::timing::delay;
 use crate::config::{Delivery, Nats, NatsTopic};
 
-/// The version of the format in docs/nats-format.md.
-const FORMAT: &str = "1";
+/// The bytes of payloads that share an allocation, which is free when all of them are sent.
+const BLOCK: usize = 256 << 10;
 
 /// Publishes messages.
 pub(super) struct Sender {
@@ -25,6 +26,8 @@ pub(super) struct Sender {
     /// The number of the next message, from 1.
     next: u64,
     batch: Vec<Outgoing>,
+    /// The next payloads are copied there.
+    block: BytesMut,
 }
 
 /// How messages are published.
@@ -46,17 +49,21 @@ pub(super) struct Stopped;
 pub(super) struct Destination {
     pub(super) link: Link,
     pub(super) topic: NatsTopic,
+    pub(super) subject: Subject,
     /// Names this run of this host.
     pub(super) producer: String,
     pub(super) stop: Signal,
 }
 
 impl Destination {
+    /// The name of a message: its producer and its number.
+    pub(super) fn id(&self, number: u64) -> String {
+        format!("{}:{number}", self.producer)
+    }
+
     pub(super) fn headers(&self, number: u64) -> HeaderMap {
         let mut headers = HeaderMap::new();
-        headers.insert("Estafette-Format", FORMAT);
-        headers.insert("Estafette-Producer", self.producer.as_str());
-        headers.insert("Estafette-Sequence", number.to_string().as_str());
+        headers.insert(NATS_MESSAGE_ID, self.id(number));
         headers
     }
 
@@ -73,12 +80,13 @@ impl Sender {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let producer = format!("{host}-{}-{:x}", std::process::id(), started.as_micros());
         let delivery = topic.delivery;
-        let destination = Destination { link, topic, producer, stop };
+        let subject = Subject::from(topic.subject.as_str());
+        let destination = Destination { link, topic, subject, producer, stop };
         let target = match delivery {
             Delivery::AtLeastOnce => Target::Stream(Box::new(StreamPublisher::new(destination, nats))),
             Delivery::AtMostOnce => Target::Subject(Box::new(SubjectPublisher { destination, refusals: 0 })),
         };
-        Sender { target, next: 1, batch: Vec::new() }
+        Sender { target, next: 1, batch: Vec::new(), block: BytesMut::new() }
     }
 
     /// Publishes until the topic has ended or the sink must stop.
@@ -91,7 +99,11 @@ impl Sender {
     }
 
     fn add(&mut self, message: &[u8]) -> Result<()> {
-        self.batch.push(Outgoing { number: self.next, payload: Bytes::copy_from_slice(message) });
+        if self.block.capacity() < message.len() {
+            self.block = BytesMut::with_capacity(BLOCK.max(message.len()));
+        }
+        self.block.extend_from_slice(message);
+        self.batch.push(Outgoing { number: self.next, payload: self.block.split().freeze() });
         self.next += 1;
         Ok(())
     }
@@ -120,7 +132,7 @@ impl SubjectPublisher {
     /// Writes messages to the connection. Blocks while there is none.
     fn publish(&mut self, batch: Vec<Outgoing>) -> Result<(), Stopped> {
         let pause = self.pause();
-        let Destination { link, topic, stop, .. } = &self.destination;
+        let Destination { link, subject, stop, .. } = &self.destination;
         link.block_on(async {
             self.destination.unless_stopped(link.until_up()).await?;
             if !pause.is_zero() {
@@ -128,7 +140,7 @@ impl SubjectPublisher {
             }
             for Outgoing { number, payload } in batch {
                 let headers = self.destination.headers(number);
-                let sent = link.client.publish_with_headers(topic.subject.clone(), headers, payload);
+                let sent = link.client.publish_with_headers(subject.clone(), headers, payload);
                 if let Err(error) = self.destination.unless_stopped(sent).await? {
                     link.problem(format!("a message was not sent: {}", reason(&error)));
                 }

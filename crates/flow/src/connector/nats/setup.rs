@@ -12,6 +12,7 @@ use async_nats::jetstream::{self, ErrorCode};
 
 use super::errors::reason;
 use super::link::Link;
+use super::version;
 use crate::config::{Nats, NatsTopic};
 
 /// The most messages of a queue that all hosts together have taken and not acknowledged.
@@ -58,11 +59,16 @@ pub(super) async fn prepare_at_start(link: &Link, nats: &Nats, topic: &NatsTopic
 /// consumers of other hosts too: the stream keeps a message for the consumers it has.
 pub(super) async fn prepare(link: &Link, nats: &Nats, topic: &NatsTopic) -> Result<(), SetupError> {
     let _ = link.take_refused();
+    check_version(link)?;
     let stream = find_stream(link, nats, topic).await?;
     for queue in &topic.queues {
         consumer(link, &stream, nats, topic, queue).await?;
     }
     Ok(())
+}
+
+fn check_version(link: &Link) -> Result<(), SetupError> {
+    version::too_old(&link.client.server_info().version).map_or(Ok(()), |text| Err(SetupError::Refused(text)))
 }
 
 async fn find_stream(link: &Link, nats: &Nats, topic: &NatsTopic) -> Result<Stream, SetupError> {
@@ -83,6 +89,9 @@ async fn find_stream(link: &Link, nats: &Nats, topic: &NatsTopic) -> Result<Stre
 /// What a topic lacks on the server, one line each. Creates nothing.
 pub(super) async fn missing(link: &Link, nats: &Nats, topic: &NatsTopic) -> Vec<String> {
     let _ = link.take_refused();
+    if let Err(error) = check_version(link) {
+        return vec![error.text().to_owned()];
+    }
     let name = &topic.stream;
     let stream = match link.jetstream.get_stream(name).await {
         Ok(stream) => stream,

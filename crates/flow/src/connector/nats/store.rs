@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use async_nats::header::{NATS_EXPECTED_LAST_MESSAGE_ID, NATS_EXPECTED_LAST_SEQUENCE, NATS_MESSAGE_ID};
+use async_nats::header::NATS_EXPECTED_LAST_MESSAGE_ID;
 use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::publish::PublishAck;
@@ -21,9 +21,8 @@ use futures_util::future::join_all;
 use super::errors::reason;
 use super::publish::{Destination, Outgoing, Stopped};
 use super::setup;
-use super::space::{self, Space};
 use super::timing::delay;
-use crate::config::{Nats, Topic};
+use crate::config::Nats;
 
 /// The most messages that are published without an answer. A batch has no more.
 const MAX_WINDOW: usize = 4096;
@@ -34,18 +33,10 @@ const FULL: Duration = Duration::from_millis(10);
 pub(super) struct StreamPublisher {
     destination: Destination,
     nats: Nats,
-    stream: Stream,
+    /// The number of the connection on which the stream and its consumers were found or created. None after an error.
+    prepared_on: Option<u64>,
     /// How many messages are published without an answer: fewer after a refusal, then more again.
     window: usize,
-}
-
-/// What is known of the stream.
-enum Stream {
-    /// Nothing since the last error.
-    Unknown,
-    /// It and its consumers exist.
-    Prepared,
-    Known(Space),
 }
 
 /// Why the stream did not store a message.
@@ -58,7 +49,7 @@ enum Refusal {
 
 impl StreamPublisher {
     pub(super) fn new(destination: Destination, nats: Nats) -> StreamPublisher {
-        StreamPublisher { destination, nats, stream: Stream::Unknown, window: MAX_WINDOW }
+        StreamPublisher { destination, nats, prepared_on: None, window: MAX_WINDOW }
     }
 
     /// Publishes messages until the stream has stored them all. Blocks.
@@ -84,72 +75,24 @@ impl StreamPublisher {
         Ok(())
     }
 
-    /// Publishes the first messages once, or looks at the stream if that is needed before. Returns how
+    /// Publishes the first messages once, or prepares the stream if that is needed before. Returns how
     /// many are stored, and why the next one is not.
     fn step(&mut self, waiting: &[Outgoing]) -> Result<(usize, Option<Refusal>), Stopped> {
         let link = &self.destination.link;
         link.block_on(self.destination.unless_stopped(link.until_up()))?;
-        match &self.stream {
-            Stream::Unknown => {
-                let prepared = setup::prepare(link, &self.nats, &self.destination.topic);
-                let prepared = link.block_on(self.destination.unless_stopped(prepared))?;
-                let refusal = prepared.err().map(|error| Refusal::Other(error.text().to_owned()));
-                if refusal.is_none() {
-                    self.stream = Stream::Prepared;
-                }
-                Ok((0, refusal))
-            }
-            Stream::Prepared => {
-                let info = link.jetstream.get_stream(&self.destination.topic.stream);
-                let info = link.block_on(async { self.destination.unless_stopped(info).await })?;
-                Ok((0, self.learn(info.map(|stream| Space::of(stream.cached_info())).map_err(|error| reason(&error)))))
-            }
-            Stream::Known(space) => {
-                let records = waiting.iter().take(self.window).map(|message| self.record(message.payload.len()));
-                match (space.fitting(records), space.is_current()) {
-                    (0, is_current) => {
-                        self.stream = Stream::Prepared;
-                        Ok((0, is_current.then(|| self.full())))
-                    }
-                    (count, _) => self.publish_and_account(&waiting[..count]),
-                }
-            }
+        let connection = link.number();
+        if self.prepared_on != Some(connection) {
+            let prepared = setup::prepare(link, &self.nats, &self.destination.topic);
+            let prepared = link.block_on(self.destination.unless_stopped(prepared))?;
+            self.prepared_on = prepared.is_ok().then_some(connection);
+            return Ok((0, prepared.err().map(|error| Refusal::Other(error.text().to_owned()))));
         }
-    }
-
-    /// Keeps what is known of the stream's space.
-    fn learn(&mut self, space: Result<Space, String>) -> Option<Refusal> {
-        match space {
-            Ok(space) => {
-                self.stream = Stream::Known(space);
-                None
-            }
-            Err(error) => {
-                self.stream = Stream::Unknown;
-                let stream = &self.destination.topic.stream;
-                Some(Refusal::Other(format!("the server says nothing of the stream `{stream}`: {error}")))
-            }
+        let messages = &waiting[..waiting.len().min(self.window)];
+        let (stored, refusal) = link.block_on(self.publish(messages))?;
+        if matches!(refusal, Some(Refusal::Other(_))) {
+            self.prepared_on = None;
         }
-    }
-
-    fn publish_and_account(&mut self, messages: &[Outgoing]) -> Result<(usize, Option<Refusal>), Stopped> {
-        let (acks, refusal) = self.destination.link.block_on(self.publish(messages))?;
-        let longest = self.record(self.destination.topic.max_message + Topic::NATS_HEADERS);
-        let records: Vec<_> = messages.iter().map(|message| self.record(message.payload.len())).collect();
-        if let Stream::Known(space) = &mut self.stream {
-            space.stored(&acks, records.into_iter(), longest);
-        }
-        match &refusal {
-            None => {}
-            Some(Refusal::Overtaken | Refusal::Full(_)) => self.stream = Stream::Prepared,
-            Some(Refusal::Other(_)) => self.stream = Stream::Unknown,
-        }
-        Ok((acks.len(), refusal))
-    }
-
-    /// The length of a message's record, at most.
-    fn record(&self, payload: usize) -> u64 {
-        space::record(payload, &self.destination.topic.subject, &self.destination.producer)
+        Ok((stored, refusal))
     }
 
     fn full(&self) -> Refusal {
@@ -175,9 +118,8 @@ impl StreamPublisher {
         link.block_on(async { self.destination.unless_stopped(tokio::time::sleep(pause)).await })
     }
 
-    /// Publishes messages once. Returns the answers to those that are stored before the first that is not,
-    /// and why that is not.
-    async fn publish(&self, messages: &[Outgoing]) -> Result<(Vec<PublishAck>, Option<Refusal>), Stopped> {
+    /// Publishes messages once. Returns how many are stored before the first that is not, and why that is not.
+    async fn publish(&self, messages: &[Outgoing]) -> Result<(usize, Option<Refusal>), Stopped> {
         let link = &self.destination.link;
         let _ = link.take_refused();
         let publish = async {
@@ -185,23 +127,27 @@ impl StreamPublisher {
             for (at, message) in messages.iter().enumerate() {
                 let before = at.checked_sub(1).map(|before| &messages[before]);
                 let publish = self.message(message, before);
-                sent.push(link.jetstream.send_publish(self.destination.topic.subject.clone(), publish).await);
+                sent.push(link.jetstream.send_publish(self.destination.subject.clone(), publish).await);
             }
             join_all(sent.into_iter().map(async |sent| sent?.await)).await
         };
         let results = tokio::select! {
             () = self.destination.stop.wait() => return Err(Stopped),
-            () = link.until_lost() => return Ok((Vec::new(), Some(Refusal::Other(String::from("the NATS server is lost"))))),
+            () = link.until_lost() => return Ok((0, Some(Refusal::Other(String::from("the NATS server is lost"))))),
             results = publish => results,
         };
-        let mut acks = Vec::with_capacity(messages.len());
-        for result in results {
-            match result {
-                Ok(ack) => acks.push(ack),
-                Err(error) => return Ok((acks, Some(self.refusal(&error)))),
-            }
-        }
-        Ok((acks, None))
+        let stored = results.iter().take_while(|result| result.as_ref().is_ok_and(is_stored)).count();
+        let refusal = results.into_iter().nth(stored).map(|result| match result {
+            Ok(_) => self.unstored(),
+            Err(error) => self.refusal(&error),
+        });
+        Ok((stored, refusal))
+    }
+
+    /// The server has the name of a message that it has not stored, and forgets it after two minutes.
+    fn unstored(&self) -> Refusal {
+        let stream = &self.destination.topic.stream;
+        Refusal::Other(format!("the stream `{stream}` calls a message a duplicate that it has not stored"))
     }
 
     fn refusal(&self, error: &PublishError) -> Refusal {
@@ -210,7 +156,7 @@ impl StreamPublisher {
             return Refusal::Other(format!("the server refuses: {refused}; grant it to the user of this host"));
         }
         match error.kind() {
-            PublishErrorKind::WrongLastMessageId | PublishErrorKind::WrongLastSequence => Refusal::Overtaken,
+            PublishErrorKind::WrongLastMessageId => Refusal::Overtaken,
             PublishErrorKind::StreamNotFound => Refusal::Other(format!("no stream stores the subject `{subject}`")),
             PublishErrorKind::TimedOut => {
                 Refusal::Other(format!("the stream `{stream}` did not acknowledge a message in time"))
@@ -220,26 +166,20 @@ impl StreamPublisher {
         }
     }
 
-    /// A message that is stored only after the one before it, if one is given. The first of a batch has to
-    /// follow the stream's last sequence while little space is free.
+    /// A message that is stored only after the one before it, if one is given.
     fn message(&self, message: &Outgoing, before: Option<&Outgoing>) -> PublishMessage {
         let mut headers = self.destination.headers(message.number);
-        headers.insert(NATS_MESSAGE_ID, self.id(message).as_str());
-        match (before, &self.stream) {
-            (Some(before), _) => headers.insert(NATS_EXPECTED_LAST_MESSAGE_ID, self.id(before).as_str()),
-            (None, Stream::Known(space)) => {
-                if let Some(last) = space.guard() {
-                    headers.insert(NATS_EXPECTED_LAST_SEQUENCE, last.to_string().as_str());
-                }
-            }
-            (None, _) => {}
+        if let Some(before) = before {
+            headers.insert(NATS_EXPECTED_LAST_MESSAGE_ID, self.destination.id(before.number));
         }
         PublishMessage::build().payload(message.payload.clone()).headers(headers)
     }
+}
 
-    fn id(&self, message: &Outgoing) -> String {
-        format!("{}:{}", self.destination.producer, message.number)
-    }
+/// Whether a message is in the stream. With replicas, a server can recognise a message that it refused before, and
+/// then gives no sequence.
+fn is_stored(ack: &PublishAck) -> bool {
+    ack.sequence > 0
 }
 
 /// Whether the server says that a stream is full. Streams of another program may also have a number
@@ -257,6 +197,13 @@ fn full_delay(failures: usize) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_duplicate_without_a_sequence_is_not_stored() {
+        let ack = |text| serde_json::from_str(text).unwrap();
+        assert!(is_stored(&ack(r#"{"stream":"s","seq":7,"duplicate":true}"#)));
+        assert!(!is_stored(&ack(r#"{"stream":"s","seq":0,"duplicate":true}"#)));
+    }
 
     #[test]
     fn a_full_stream_is_tried_often_at_first() {

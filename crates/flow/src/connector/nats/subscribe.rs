@@ -23,6 +23,8 @@ use crate::config::NatsTopic;
 const BUFFER: (usize, usize) = (8192, 16 << 20);
 /// What a message occupies beside its payload, in bytes.
 const OVERHEAD: usize = 256;
+/// The most messages that are sent before losses and the end of all readers are looked for.
+const MAX_IN_A_ROW: usize = 256;
 /// How long the last messages may take after the end of the subscription.
 const LAST: Duration = Duration::from_secs(2);
 /// How often lost messages and the end of all readers are noticed while none arrive.
@@ -67,17 +69,20 @@ async fn send_all(
             return Ok(());
         }
         let wait = if drain.is_set() { LAST } else { REPORT_INTERVAL };
-        match timeout(wait, buffer.next()).await {
-            Ok(Some(message)) => {
-                // When it must stop, what fits into the queue is still sent.
-                if outlet.offer(&message)? == Next::Stop {
-                    return Ok(());
-                }
+        let mut next = match timeout(wait, buffer.next()).await {
+            Ok(Some(message)) => Some(message),
+            Ok(None) if !drain.is_set() => bail!("the connection to the NATS server has ended"),
+            Err(_) if !drain.is_set() => continue,
+            Ok(None) | Err(_) => return Ok(()),
+        };
+        let mut in_a_row = 0;
+        while let Some(message) = next {
+            in_a_row += 1;
+            // When it must stop, what fits into the queue is still sent.
+            if outlet.offer(&message)? == Next::Stop {
+                return Ok(());
             }
-            Ok(None) if drain.is_set() => return Ok(()),
-            Ok(None) => bail!("the connection to the NATS server has ended"),
-            Err(_) if drain.is_set() => return Ok(()),
-            Err(_) => {}
+            next = if in_a_row < MAX_IN_A_ROW { buffer.try_next() } else { None };
         }
     }
 }
@@ -157,8 +162,18 @@ impl Buffer {
     /// The next message. None if the subscription has ended. Cancel-safe.
     async fn next(&mut self) -> Option<Bytes> {
         let payload = self.receiver.recv().await?;
+        Some(self.taken(payload))
+    }
+
+    /// The next message if one is here.
+    fn try_next(&mut self) -> Option<Bytes> {
+        let payload = self.receiver.try_recv().ok()?;
+        Some(self.taken(payload))
+    }
+
+    fn taken(&self, payload: Bytes) -> Bytes {
         self.counts.bytes.fetch_sub(payload.len() + OVERHEAD, Ordering::Relaxed);
-        Some(payload)
+        payload
     }
 }
 

@@ -7,11 +7,20 @@ use bytes::Bytes;
 
 use super::settle::Moment;
 
-/// The messages that are taken and not acknowledged. Each is known by its number in the stream.
+/// A message of a stream: its number there, and when the server stored it, in nanoseconds since 1970.
+///
+/// A server that lost its last messages gives their ids to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct MessageId {
+    pub(super) sequence: u64,
+    pub(super) stored_ns: i128,
+}
+
+/// The messages that are taken and not acknowledged.
 #[derive(Default)]
 pub(super) struct Unacked {
     /// How each is acknowledged.
-    ackers: HashMap<u64, Delivery>,
+    ackers: HashMap<MessageId, Delivery>,
     /// The bytes of all of them.
     pub(super) bytes: usize,
     /// Not yet in the ring of the queue.
@@ -19,11 +28,11 @@ pub(super) struct Unacked {
     /// Not yet in all rings of the topic for dead letters.
     pub(super) dead: VecDeque<Dead>,
     /// In the ring of the queue, with the end of its record there.
-    pub(super) in_ring: VecDeque<(u64, u64)>,
+    pub(super) in_ring: VecDeque<(MessageId, u64)>,
     /// Processed by their readers, since a moment.
-    pub(super) settling: VecDeque<(Vec<u64>, Moment)>,
+    pub(super) settling: VecDeque<(Vec<MessageId>, Moment)>,
     /// Settled, and not acknowledged since the server is lost.
-    pub(super) settled: Vec<u64>,
+    pub(super) settled: Vec<MessageId>,
 }
 
 impl Unacked {
@@ -37,32 +46,32 @@ impl Unacked {
 
     /// Keeps how a message is acknowledged, on the connection with this number. Returns whether it is not
     /// here already.
-    pub(super) fn insert(&mut self, number: u64, acker: Acker, len: usize, connection: u64) -> bool {
-        if self.ackers.insert(number, Delivery { acker, len, connection }).is_some() {
+    pub(super) fn insert(&mut self, id: MessageId, acker: Acker, len: usize, connection: u64) -> bool {
+        if self.ackers.insert(id, Delivery { acker, len, connection }).is_some() {
             return false;
         }
         self.bytes += len;
         true
     }
 
-    /// Takes out the numbers of messages that no reader has processed: those that are in no ring, and
+    /// Takes out messages that no reader has processed: those that are in no ring, and
     /// those in the ring of the queue too if it has no readers any more.
-    pub(super) fn take_unprocessed(&mut self, has_readers: bool) -> Vec<u64> {
-        let waiting = self.waiting.drain(..).map(|it| it.number);
-        let mut numbers: Vec<_> = waiting.chain(self.dead.drain(..).map(|it| it.number)).collect();
+    pub(super) fn take_unprocessed(&mut self, has_readers: bool) -> Vec<MessageId> {
+        let waiting = self.waiting.drain(..).map(|it| it.id);
+        let mut ids: Vec<_> = waiting.chain(self.dead.drain(..).map(|it| it.id)).collect();
         if !has_readers {
-            numbers.extend(self.in_ring.drain(..).map(|(number, _)| number));
+            ids.extend(self.in_ring.drain(..).map(|(id, _)| id));
         }
-        numbers
+        ids
     }
 
     /// Takes out how a message is acknowledged. None if it was delivered on another connection than this:
     /// then the server delivers it again.
     ///
-    /// A server that was killed has forgotten its last deliveries and gives their numbers to others. Servers
-    /// of 2.9 take the acknowledgement of a forgotten delivery for that of all messages before, which are lost.
-    pub(super) fn release(&mut self, number: u64, connection: u64) -> Option<Acker> {
-        let delivery = self.ackers.remove(&number)?;
+    /// An acknowledgement names a message by its number. A server that lost its last messages gives their numbers to
+    /// others, so one from before would be taken for that of another message, which would be lost.
+    pub(super) fn release(&mut self, id: MessageId, connection: u64) -> Option<Acker> {
+        let delivery = self.ackers.remove(&id)?;
         self.bytes -= delivery.len;
         (delivery.connection == connection).then_some(delivery.acker)
     }
@@ -82,13 +91,13 @@ struct Delivery {
 }
 
 pub(super) struct Waiting {
-    pub(super) number: u64,
+    pub(super) id: MessageId,
     pub(super) payload: Bytes,
 }
 
 /// A message that was delivered too often.
 pub(super) struct Dead {
-    pub(super) number: u64,
+    pub(super) id: MessageId,
     pub(super) payload: Bytes,
     /// How many queues of the topic for dead letters have it.
     pub(super) queues: usize,
