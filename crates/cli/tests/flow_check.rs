@@ -44,6 +44,32 @@ fn warnings_are_said_and_do_not_fail() {
 }
 
 #[test]
+fn the_part_of_a_host_needs_no_files_of_others() {
+    let ground = ground(
+        "hosts: [near, far]
+nats: { servers: ['nats://127.0.0.1:4222'], prefix: t }
+functions:
+  - { name: a, on: near, module: { path: greet.wat }, input: { topic: ticks } }
+  - { name: b, on: far, module: { path: absent.wat }, input: { topic: ticks, queue: b } }
+sources:
+  - { name: in, on: near, timer: { every: 1s }, output: { topics: [ticks] } }
+topics:
+  ticks: { transport: nats }
+",
+    );
+    let check = |arguments: &[&str]| ground.run([&["flow", "check", "pipeline.yml"], arguments].concat());
+    let done = check(&["--host", "near"]).exits(0);
+    assert!(done.stdout.contains("ticks: near -> "), "{}", done.stdout);
+    for (arguments, message) in
+        [(&[][..], "absent.wat"), (&["--host", "far"], "absent.wat"), (&["--host", "fra"], "far")]
+    {
+        let done = check(arguments).exits(2);
+        assert!(done.stderr.contains(message), "{}", done.stderr);
+    }
+    ground.assert_clean();
+}
+
+#[test]
 fn all_errors_are_said_at_once() {
     let ground = ground(&GOOD.replace("input:", "argz: []\n    input:").replace("[numbers]", "[number]"));
     let done = ground.run(["flow", "check", "pipeline.yml"]).exits(2);

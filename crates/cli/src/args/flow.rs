@@ -40,6 +40,10 @@ pub(crate) struct FlowCheck {
     #[arg(value_name = "PIPELINE.yml", value_hint = ValueHint::FilePath)]
     pub(crate) pipeline: PathBuf,
 
+    /// Check for this host, if the pipeline has `hosts`: the modules and files of others need not exist
+    #[arg(long, value_name = "NAME")]
+    pub(crate) host: Option<String>,
+
     /// Also ask the NATS server what it lacks for topics that cross hosts; nothing is changed there
     #[arg(long)]
     pub(crate) server: bool,

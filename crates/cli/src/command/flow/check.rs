@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use estafette_flow::config::{Checked, Crossing, Diagnostic, Options, Pipeline, Severity, check};
+use estafette_flow::config::{Checked, CheckedHost, Crossing, Diagnostic, Options, Pipeline, Severity, check};
 use estafette_flow::{Inspector, missing_on_server};
 use serde::Serialize;
 
@@ -27,7 +27,8 @@ struct Printed<'a> {
 
 /// Runs `flow check`. Warnings do not make it fail.
 pub(crate) fn run(args: &FlowCheck) -> Result<Exit> {
-    let options = Options { inspector: Some(&Inspector), ..Options::default() };
+    let host = args.host.as_deref().map_or(CheckedHost::All, CheckedHost::Named);
+    let options = Options { inspector: Some(&Inspector), host, ..Options::default() };
     let Checked { pipeline, diagnostics } = check(&args.pipeline, &options);
     let crossings = pipeline.as_ref().map(Pipeline::crossings).unwrap_or_default();
     let missing = match pipeline.as_ref().filter(|_| args.server) {

@@ -100,12 +100,11 @@ impl Consumer {
                 self.end_request();
                 link.block_on(self.give_back(has_readers));
             }
-            // A full connection that is lost accepts nothing. What it does not take is delivered again.
+            // A lost connection may accept nothing until there is another one. What it does not take is delivered again.
             link.block_on(async {
                 tokio::select! {
                     () = self.acknowledge() => {}
                     () = link.until_lost() => {}
-                    () = stop.wait() => {}
                 }
             });
             if stop.is_set() || (is_ending && self.unacked.is_empty()) {

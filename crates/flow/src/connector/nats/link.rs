@@ -77,6 +77,7 @@ pub(super) struct Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
+        self.state.end();
         self.renewal.abort();
     }
 }

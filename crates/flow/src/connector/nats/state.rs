@@ -1,6 +1,6 @@
 //! What the events of a connection say: whether it is up, and what the server refuses.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -41,6 +41,7 @@ pub(super) struct State {
     refused: Mutex<Option<String>>,
     /// Messages that a full subscription lost.
     lost: AtomicU64,
+    has_ended: AtomicBool,
     problem: Arc<Problem>,
 }
 
@@ -52,6 +53,7 @@ impl State {
             subscriptions: watch::Sender::new(Subscriptions::Accepted),
             refused: Mutex::default(),
             lost: AtomicU64::new(0),
+            has_ended: AtomicBool::new(false),
             problem: Arc::clone(problem),
         }
     }
@@ -102,7 +104,15 @@ impl State {
         self.problem.set(format!("the NATS server cannot be reached: {reason}"));
     }
 
+    /// Records that the connector has ended: its connection is not lost when it is closed.
+    pub(super) fn end(&self) {
+        self.has_ended.store(true, Ordering::Relaxed);
+    }
+
     pub(super) fn on_event(&self, event: Event) {
+        if self.has_ended.load(Ordering::Relaxed) {
+            return;
+        }
         match event {
             Event::Connected => self.connected(),
             Event::Disconnected | Event::Closed => {
@@ -171,6 +181,20 @@ pub(super) async fn renew_subscriptions(client: Client, state: Arc<State>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_connection_that_was_closed_is_not_lost() {
+        let problem = Arc::new(Problem::new("test"));
+        let state = State::new(&problem);
+        state.connected();
+        state.on_event(Event::Disconnected);
+        assert!(problem.get().is_some());
+        state.connected();
+        state.end();
+        state.on_event(Event::Disconnected);
+        state.on_event(Event::Closed);
+        assert_eq!(problem.get(), None);
+    }
 
     #[test]
     fn a_refused_claim_of_a_host_is_no_refused_subscription() {
