@@ -347,10 +347,10 @@ fn a_long_and_lossy_way_is_measured_in_long_windows_and_its_figures_are_explaine
 
 /// Makes the record of docs/results: the suite `net` over 40 ms, where one packet in a thousand is lost.
 ///
-/// `ESTAFETTE` names the program, from a release build, and `OUT` the folder of the record. `BENCH` has other arguments
-/// than `net`.
+/// `ESTAFETTE` names the program, from a release build, and `OUT` the folder of the record. `BENCH` replaces the
+/// argument `net`.
 #[test]
-#[ignore = "makes a record, in four minutes"]
+#[ignore = "makes a record, in ten minutes"]
 fn record_of_a_long_and_lossy_way() {
     let [program, out] = ["ESTAFETTE", "OUT"].map(|name| std::env::var(name).expect(name));
     let hosts = Hosts::new(Cable { delay_ms: 20, loss_percent: 0.1, rate_mbit: 100 }).unwrap();

@@ -5,8 +5,8 @@
 //! of a pipeline (`host.rs`), or a function of one, if its first argument says so. Else it runs the
 //! tests (`runner.rs`).
 //!
-//! Without `nats-server` the tests are skipped and say so; with `ESTAFETTE_PEERS=required` they
-//! fail.
+//! Without `nats-server` 2.10.27 or newer the tests are skipped and say so; with
+//! `ESTAFETTE_PEERS=required` they fail.
 
 mod bad_input;
 mod client;

@@ -144,10 +144,13 @@ impl StreamPublisher {
         Ok((stored, refusal))
     }
 
-    /// The server has the name of a message that it has not stored, and forgets it after two minutes.
+    /// The server knows the `Nats-Msg-Id` of a message that it has refused before, and has not stored it.
     fn unstored(&self) -> Refusal {
         let stream = &self.destination.topic.stream;
-        Refusal::Other(format!("the stream `{stream}` calls a message a duplicate that it has not stored"))
+        Refusal::Other(format!(
+            "the stream `{stream}` takes a message for a duplicate that it has not stored; it is sent again until the server \
+             forgets that, after two minutes"
+        ))
     }
 
     fn refusal(&self, error: &PublishError) -> Refusal {

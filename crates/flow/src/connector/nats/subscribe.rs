@@ -162,16 +162,17 @@ impl Buffer {
     /// The next message. None if the subscription has ended. Cancel-safe.
     async fn next(&mut self) -> Option<Bytes> {
         let payload = self.receiver.recv().await?;
-        Some(self.taken(payload))
+        Some(self.removed(payload))
     }
 
     /// The next message if one is here.
     fn try_next(&mut self) -> Option<Bytes> {
         let payload = self.receiver.try_recv().ok()?;
-        Some(self.taken(payload))
+        Some(self.removed(payload))
     }
 
-    fn taken(&self, payload: Bytes) -> Bytes {
+    /// Records that a message is not in the buffer any more.
+    fn removed(&self, payload: Bytes) -> Bytes {
         self.counts.bytes.fetch_sub(payload.len() + OVERHEAD, Ordering::Relaxed);
         payload
     }

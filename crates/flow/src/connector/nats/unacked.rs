@@ -9,7 +9,7 @@ use super::settle::Moment;
 
 /// A message of a stream: its number there, and when the server stored it, in nanoseconds since 1970.
 ///
-/// A server that lost its last messages gives their ids to others.
+/// A server that lost its last messages gives their numbers to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct MessageId {
     pub(super) sequence: u64,

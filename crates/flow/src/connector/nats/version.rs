@@ -2,8 +2,8 @@
 
 /// The oldest version that was tested: major, minor, patch.
 ///
-/// Before some version of 2.10, a server could remove the first message of a full stream to store another one. After a
-/// kill, it could take the acknowledgement of one message for that of all messages before it.
+/// Older servers can remove the first message of a full stream to store another one. After a kill, they can take the
+/// acknowledgement of one message for that of all messages before it. 2.10.0 has both faults.
 const OLDEST: [u32; 3] = [2, 10, 27];
 
 /// Why a server with this version cannot be used for messages that must not be lost. None if it can, or if
