@@ -2,18 +2,13 @@
 //! cost.
 
 use std::fmt;
-use std::io;
-use std::sync::Arc;
 
-use crate::codec::Kind;
-use crate::command::Command;
-use crate::event::{Endpoint, Outcome};
+use crate::event::Outcome;
 use crate::frames::Frames;
 #[cfg(doc)]
 use crate::handle::Handle;
 use crate::route::Route;
-use crate::shared::Shared;
-use crate::trace;
+use crate::sender::Sender;
 
 /// The length in bytes from which a message is not copied into a batch.
 const UNCOPIED: usize = 16 << 10;
@@ -51,23 +46,20 @@ const UNCOPIED: usize = 16 << 10;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Batch<S = ()> {
-    shared: Arc<Shared<S>>,
-    to: Endpoint,
-    route: Option<Route>,
+    sender: Sender<S>,
     frames: Frames,
     /// Whether a part of a message that was not collected may still be queued.
     may_be_queued: bool,
 }
 
 impl<S> Batch<S> {
-    pub(crate) fn new(shared: Arc<Shared<S>>, to: Endpoint) -> Batch<S> {
-        let route = shared.route(to.key);
-        let frames = match &route {
+    pub(crate) fn new(sender: Sender<S>) -> Batch<S> {
+        let frames = match sender.route() {
             Some(Route::Stream(connection)) => connection.frames(),
             Some(Route::Datagrams(socket)) => Frames::datagrams(socket.max_len()),
             None => Frames::closed(),
         };
-        Batch { shared, to, route, frames, may_be_queued: false }
+        Batch { sender, frames, may_be_queued: false }
     }
 
     /// Adds a message. [`Outcome::Queued`]: it was accepted. [`Outcome::Full`]: the batch is full
@@ -93,7 +85,7 @@ impl<S> Batch<S> {
         if let outcome @ (Outcome::Full | Outcome::Closed) = self.flush() {
             return outcome;
         }
-        let outcome = self.shared.send(self.to, Kind::Binary, message);
+        let outcome = self.sender.send(message);
         // `Full` means that something is queued before it.
         self.may_be_queued = matches!(outcome, Outcome::Queued | Outcome::Full);
         outcome
@@ -113,8 +105,8 @@ impl<S> Batch<S> {
     /// The slow path of [`Batch::push_with`]: makes space, or rejects the message.
     #[inline(never)]
     fn push_long(&mut self, len: usize, write: impl FnOnce(&mut [u8])) -> Outcome {
-        if self.route.is_none() {
-            return self.shared.outcome_without_route(self.to.key);
+        if self.sender.route().is_none() {
+            return self.sender.outcome_without_route();
         }
         if len > self.frames.max_message() {
             return Outcome::TooLarge;
@@ -126,7 +118,7 @@ impl<S> Batch<S> {
             }
         }
         if let Err(error) = self.frames.reserve(len) {
-            return self.fail(error);
+            return self.sender.fail(error);
         }
         match self.frames.push_reserved(len, write) {
             Ok(()) => Outcome::Queued,
@@ -155,54 +147,32 @@ impl<S> Batch<S> {
     /// On [`Outcome::Full`] it stays in the batch, and `Drained` reports when to try again.
     /// Datagrams that the kernel refuses are dropped; the result is that of the last refused one.
     pub fn flush(&mut self) -> Outcome {
-        match &self.route {
+        match self.sender.route() {
             Some(Route::Stream(connection)) if self.is_empty() && self.may_be_queued => {
                 self.may_be_queued = connection.has_queued();
                 if self.may_be_queued { Outcome::Queued } else { Outcome::Sent }
             }
             _ if self.is_empty() => Outcome::Sent,
             Some(Route::Stream(connection)) => {
-                match connection.send_frames(self.frames.bytes(), self.frames.messages()) {
-                    Ok(Some(Outcome::Closed)) => {
-                        // Nothing more will be sent there: release the connection.
-                        self.route = None;
-                        self.frames.end();
-                        Outcome::Closed
-                    }
-                    Ok(Some(outcome)) => {
-                        if outcome.is_accepted() {
-                            self.frames.clear();
-                        } else if outcome == Outcome::Full {
-                            trace::full(self.to, connection);
-                        }
-                        outcome
-                    }
-                    Ok(None) => {
-                        self.route = self.shared.route(self.to.key);
-                        if self.route.is_none() {
-                            self.frames.end();
-                        }
-                        self.flush()
-                    }
-                    Err(error) => self.fail(error),
+                let sent = connection.send_frames(self.frames.bytes(), self.frames.messages());
+                let outcome = self.sender.note_result(sent);
+                if self.sender.route().is_none() {
+                    self.frames.end();
+                } else if outcome.is_some_and(|outcome| outcome.is_accepted()) {
+                    self.frames.clear();
                 }
+                // Another connection has replaced the first one.
+                outcome.unwrap_or_else(|| self.flush())
             }
             Some(Route::Datagrams(socket)) => {
                 let lengths = self.frames.lengths().unwrap_or_default();
-                let (sent, bytes, outcome) = socket.send_many(self.frames.bytes(), lengths, self.to.remote);
+                let to = self.sender.endpoint().remote;
+                let (sent, bytes, outcome) = socket.send_many(self.frames.bytes(), lengths, to);
                 self.frames.drop_first(sent, bytes);
                 outcome
             }
             None => Outcome::Closed,
         }
-    }
-
-    #[cold]
-    fn fail(&mut self, error: io::Error) -> Outcome {
-        let Some(Route::Stream(connection)) = &self.route else { return Outcome::Closed };
-        let refused_outcome = connection.refused_outcome();
-        self.shared.command(Command::SendFailed(self.to.key, connection.clone(), error));
-        refused_outcome
     }
 }
 
@@ -215,6 +185,6 @@ impl<S> Drop for Batch<S> {
 
 impl<S> fmt::Debug for Batch<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Batch").field("to", &self.to).field("bytes", &self.len()).finish_non_exhaustive()
+        f.debug_struct("Batch").field("to", &self.sender.endpoint()).field("bytes", &self.len()).finish_non_exhaustive()
     }
 }

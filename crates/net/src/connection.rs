@@ -16,7 +16,7 @@ mod status;
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
 use self::outgoing::{OnDemandWritable, Outgoing, Phase};
@@ -159,6 +159,21 @@ impl Connection {
         self.outgoing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Locks the state for a send. If another thread has the lock, this one waits in line.
+    #[inline]
+    fn lock_in_line(&self) -> MutexGuard<'_, Outgoing> {
+        match self.outgoing.try_lock() {
+            Ok(out) => out,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                self.line.join();
+                let out = self.lock();
+                self.line.leave();
+                out
+            }
+        }
+    }
+
     /// Sends a message. Returns `None` if another connection has replaced this one.
     ///
     /// # Errors
@@ -169,9 +184,8 @@ impl Connection {
         if payload.len() > self.max_message {
             return Ok(Some(Outcome::TooLarge));
         }
-        self.line.join();
-        let mut out = self.lock();
-        let others = self.line.leave();
+        let mut out = self.lock_in_line();
+        let others = self.line.len() > 0;
         let sent = if out.compressor.as_ref().is_some_and(|compressor| compressor.suits(payload.len())) {
             self.send_compressed(&mut out, kind, payload)
         } else if others || !out.delegated.is_empty() {
@@ -235,7 +249,7 @@ impl Connection {
                 }
                 let queue = if out.phase == Phase::Opening { &mut out.early } else { &mut out.queue };
                 queue.push(frames, &self.totals.spares);
-                self.totals.queued.fetch_add(frames.len(), Ordering::Relaxed);
+                self.update_total(out);
                 out.owes_drained = true;
                 Outcome::Queued
             }
@@ -350,12 +364,14 @@ impl Connection {
         let header = self.header(kind, payload.len(), key);
         let queue = if opening { &mut out.early } else { &mut out.queue };
         let spares = &self.totals.spares;
-        queue.push(header.bytes(), spares);
         match key {
-            Some(key) => queue.push_masked(payload, key, spares),
-            None => queue.push(payload, spares),
+            Some(key) => {
+                queue.push(header.bytes(), spares);
+                queue.push_masked(payload, key, spares);
+            }
+            None => queue.push_frame(header.bytes(), payload, spares),
         }
-        self.totals.queued.fetch_add(header.bytes().len() + payload.len(), Ordering::Relaxed);
+        self.update_total(out);
         if !opening && !waits {
             self.drain(out)?;
             if out.queue.is_empty() {
@@ -369,7 +385,20 @@ impl Connection {
     /// Appends to the queue.
     fn push(&self, out: &mut Outgoing, bytes: &[u8]) {
         out.queue.push(bytes, &self.totals.spares);
-        self.totals.queued.fetch_add(bytes.len(), Ordering::Relaxed);
+        self.update_total(out);
+    }
+
+    /// Counts what is queued here in the node's total: up to an eighth more than that. So not every
+    /// send writes to memory that all connections share.
+    #[inline]
+    fn update_total(&self, out: &mut Outgoing) {
+        let queued = out.queue.len() + out.early.len();
+        if queued > out.counted || queued < out.counted / 2 || queued == 0 {
+            let counted = queued + queued / 8;
+            // Wraps around if it is less than before.
+            self.totals.queued.fetch_add(counted.wrapping_sub(out.counted), Ordering::Relaxed);
+            out.counted = counted;
+        }
     }
 
     /// Writes what the link buffers. Returns whether its buffer is empty now.
@@ -394,7 +423,7 @@ impl Connection {
                     self.note_write(out);
                     out.queue.advance(written, &self.totals.spares);
                     out.counts.bytes += written as u64;
-                    self.totals.queued.fetch_sub(written, Ordering::Relaxed);
+                    self.update_total(out);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return self.set_writable_reports(out, true),

@@ -299,6 +299,7 @@ mod resource;
 mod route;
 mod run;
 mod scheme;
+mod sender;
 mod shared;
 mod signals;
 mod slab;
@@ -331,6 +332,7 @@ pub use reconnect::Reconnect;
 /// [`Options::tls_server`] take.
 #[cfg(feature = "tls")]
 pub use rustls;
+pub use sender::Sender;
 pub use signals::Timer;
 #[cfg(feature = "tls")]
 pub use transport::TlsInfo;

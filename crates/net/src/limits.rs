@@ -28,7 +28,8 @@ pub struct Limits {
     /// [`Limits::message`] more. Threads that send at the moment when the queue starts to fill may
     /// add up to 128 KiB.
     pub queue: usize,
-    /// How many bytes may be queued at all connections of a node together. Default: 256 MiB.
+    /// How many bytes may be queued at all connections of a node together. Each connection may be
+    /// counted with up to an eighth more than it has. Default: 256 MiB.
     pub total_queued_bytes: usize,
     /// How many bytes of incomplete messages all connections of a node may buffer together.
     /// Default: 256 MiB. The connection that exceeds this is closed.

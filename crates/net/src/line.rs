@@ -1,8 +1,8 @@
 //! The line of threads that send on one connection at the same time (a bounded form of flat
 //! combining).
 //!
-//! A thread that has the connection's lock, and sees another thread in line, leaves its frame to
-//! that one. So one system call sends many messages. No thread sends for others for ever, and no
+//! A thread that finds the connection's lock taken joins the line. A thread that has the lock, and
+//! sees another thread in line, leaves its frame to that one. So one system call sends many messages. No thread sends for others for ever, and no
 //! message waits for one that does not exist yet. The loom models in `models/` try the orders.
 
 #[cfg(not(loom))]
@@ -19,22 +19,22 @@ impl Line {
         Line(AtomicUsize::new(0))
     }
 
-    /// Joins the line. The caller takes the lock next.
+    /// Joins the line. The caller has found the lock taken, and waits for it next.
     #[inline]
     pub(crate) fn join(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Leaves the line; the caller holds the lock. Returns whether another thread is in line and
-    /// will take the lock later. Every thread leaves under the lock, which orders what they see: a
-    /// thread that is counted now has not had the lock yet.
+    /// Leaves the line. The caller holds the lock.
     #[inline]
-    pub(crate) fn leave(&self) -> bool {
-        self.0.fetch_sub(1, Ordering::Relaxed) > 1
+    pub(crate) fn leave(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 
-    #[cfg(test)]
-    #[allow(dead_code, reason = "the models have no use for it")]
+    /// Returns the number of threads in line. The caller holds the lock. Every thread leaves under
+    /// the lock, which orders what they see: a thread that is counted now has not had the lock yet,
+    /// and will take it later.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }

@@ -81,6 +81,23 @@ impl Queue {
         self.push_with(bytes, spares, |_, _| {});
     }
 
+    /// Appends a frame.
+    #[inline]
+    pub(crate) fn push_frame(&mut self, header: &[u8], payload: &[u8], spares: &SpareChunks) {
+        let len = header.len() + payload.len();
+        match self.chunks.back_mut() {
+            Some(chunk) if len <= CHUNK - chunk.len() => {
+                chunk.extend_from_slice(header);
+                chunk.extend_from_slice(payload);
+                self.len += len;
+            }
+            _ => {
+                self.push(header, spares);
+                self.push(payload, spares);
+            }
+        }
+    }
+
     /// Appends the payload of a WebSocket frame, masked.
     pub(crate) fn push_masked(&mut self, payload: &[u8], key: [u8; 4], spares: &SpareChunks) {
         self.push_with(payload, spares, |part, offset| mask::apply(part, key, offset));
@@ -161,6 +178,7 @@ mod tests {
     #[derive(Debug, Clone)]
     enum Step {
         Push(Vec<u8>),
+        PushFrame(Vec<u8>, Vec<u8>),
         PushMasked(Vec<u8>, [u8; 4]),
         Append(Vec<u8>, usize),
         Advance(usize),
@@ -175,6 +193,7 @@ mod tests {
         };
         prop_oneof![
             4 => bytes().prop_map(Step::Push),
+            4 => (bytes(), bytes()).prop_map(|(header, payload)| Step::PushFrame(header, payload)),
             2 => (bytes(), any::<[u8; 4]>()).prop_map(|(bytes, key)| Step::PushMasked(bytes, key)),
             1 => (bytes(), 0..40_usize).prop_map(|(bytes, gone)| Step::Append(bytes, gone)),
             4 => prop_oneof![0..30_usize, 0..2 * CHUNK].prop_map(Step::Advance),
@@ -192,6 +211,11 @@ mod tests {
                     Step::Push(bytes) => {
                         queue.push(&bytes, &spares);
                         model.extend(bytes);
+                    }
+                    Step::PushFrame(header, payload) => {
+                        queue.push_frame(&header, &payload, &spares);
+                        model.extend(header);
+                        model.extend(payload);
                     }
                     Step::PushMasked(mut bytes, key) => {
                         queue.push_masked(&bytes, key, &spares);

@@ -69,13 +69,17 @@ fn a_connection_ended_by_its_peer_reconnects_under_the_same_endpoint() {
         // The name is resolved again each time.
         at = at.replace("127.0.0.1", "localhost");
         let endpoint = client.handle.connect_with(at, &theirs.reconnect(policy())).unwrap();
+        let mut sender = client.handle.sender(endpoint);
         for round in 0..3 {
             until(&mut server, &mut client, "connected", |server, client| {
                 accepted(server, round).is_some() && connected(client, endpoint) == round + 1
             });
             let accepted = accepted(&server, round).unwrap();
             assert_eq!(client.handle.send(endpoint, &[round as u8]), Outcome::Sent, "{scheme}");
-            until(&mut server, &mut client, "a message", |server, _| server.messages(accepted) == [[round as u8]]);
+            assert_eq!(sender.send(b"sender"), Outcome::Sent, "{scheme}");
+            until(&mut server, &mut client, "messages", |server, _| {
+                server.messages(accepted) == [&[round as u8][..], b"sender"]
+            });
             server.handle.close(accepted);
             until(&mut server, &mut client, "lost", |_, client| losses(client, endpoint).len() == round + 1);
         }
@@ -86,6 +90,7 @@ fn a_connection_ended_by_its_peer_reconnects_under_the_same_endpoint() {
             client.seen.contains(&Seen::Closed(endpoint, "closed here".to_owned()))
         });
         assert_eq!(client.handle.send(endpoint, b"late"), Outcome::Closed, "{scheme}");
+        assert_eq!(sender.send(b"late"), Outcome::Closed, "{scheme}");
     }
 }
 

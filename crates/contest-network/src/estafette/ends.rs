@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use estafette_contest_common::buffer::Buffer;
 use estafette_measure::{Generator, Rx, Tx, Verifier};
-use estafette_net::{Batch, Endpoint, Handle, Outcome};
+use estafette_net::{Batch, Endpoint, Handle, Outcome, Sender};
 
 use super::super::frames::BATCH_BYTES;
 use super::super::udp::MAX_DATAGRAM;
@@ -34,6 +34,8 @@ fn check_outcome(outcome: Outcome) -> io::Result<bool> {
 pub(crate) struct SendEnd {
     side: SideHandle,
     handle: Handle,
+    /// Sends single messages, after the first one.
+    sender: Option<Sender>,
     /// The batch of a stream, after the first message.
     batch: Option<Batch>,
     message: Buffer,
@@ -50,6 +52,7 @@ impl SendEnd {
         SendEnd {
             side,
             handle,
+            sender: None,
             batch: None,
             message: Buffer::new(len),
             batched: None,
@@ -81,10 +84,13 @@ impl SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         source.fill(&mut self.message);
-        let peer = self.side.peer()?;
+        if self.sender.is_none() {
+            self.sender = Some(self.handle.sender(self.side.peer()?));
+        }
+        let Some(sender) = &mut self.sender else { return Ok(()) };
         loop {
             self.side.before_send();
-            match check_outcome(self.handle.send(peer, &self.message)) {
+            match check_outcome(sender.send(&self.message)) {
                 Ok(sent) if sent || self.sends_ahead => {
                     self.is_queued = !sent;
                     return Ok(());

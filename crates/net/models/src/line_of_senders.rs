@@ -31,9 +31,13 @@ impl Connection {
 
     /// As `Connection::send` of the library. Returns whether the message was accepted.
     fn send(&self, message: [u8; 2]) -> bool {
-        self.line.join();
-        let mut out = self.outgoing.lock().unwrap();
-        let others = self.line.leave();
+        let mut out = self.outgoing.try_lock().unwrap_or_else(|_| {
+            self.line.join();
+            let out = self.outgoing.lock().unwrap();
+            self.line.leave();
+            out
+        });
+        let others = self.line.len() > 0;
         if out.delegated.len() + message.len() > self.max || out.ended {
             write_delegated(&mut out);
         }

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::mem;
-use std::sync::atomic::Ordering;
 
 use super::Connection;
 use super::outgoing::{Outgoing, Phase, RequestedEnd};
@@ -101,8 +100,8 @@ impl Connection {
         out.phase = Phase::Closed;
         if !out.will_reconnect {
             out.unwritten += out.early.len();
-            self.totals.queued.fetch_sub(out.early.len(), Ordering::Relaxed);
             out.early.clear(&self.totals.spares);
+            self.update_total(out);
         }
     }
 
@@ -112,8 +111,8 @@ impl Connection {
         if out.phase != Phase::Opening {
             out.unwritten += out.queue.len() + mem::take(&mut out.delegated).len();
         }
-        self.totals.queued.fetch_sub(out.queue.len(), Ordering::Relaxed);
         out.queue.clear(&self.totals.spares);
+        self.update_total(out);
     }
 
     /// Sets whether a successor replaces this connection if it is lost.
@@ -128,6 +127,7 @@ impl Connection {
         let mut next = to.lock();
         self.drop_queue(&mut out);
         next.early = mem::take(&mut out.early);
+        next.counted += mem::take(&mut out.counted);
         next.owes_drained = out.owes_drained;
         next.requested_end = out.requested_end;
         next.will_reconnect = out.will_reconnect;

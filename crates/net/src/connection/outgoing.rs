@@ -41,6 +41,8 @@ pub(super) struct Outgoing {
     /// Whole frames that other threads left to the next one in line. Empty unless a thread is in
     /// line.
     pub(super) delegated: Vec<u8>,
+    /// How many bytes of the queues the node's total counts.
+    pub(super) counted: usize,
     /// Whether to report `Drained` when the queue is empty.
     pub(super) owes_drained: bool,
     /// Set before the node has handled it, or while the connection opens. Nothing more is accepted.
@@ -92,6 +94,7 @@ impl Outgoing {
             queue: Queue::default(),
             early: Queue::default(),
             delegated: Vec::new(),
+            counted: 0,
             owes_drained: false,
             requested_end: None,
             will_reconnect: false,
