@@ -86,6 +86,9 @@ impl<S> Batch<S> {
             return outcome;
         }
         let outcome = self.sender.send(message);
+        if self.sender.route().is_none() {
+            self.frames.end();
+        }
         // `Full` means that something is queued before it.
         self.may_be_queued = matches!(outcome, Outcome::Queued | Outcome::Full);
         outcome

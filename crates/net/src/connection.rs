@@ -52,7 +52,7 @@ pub(crate) struct Connection {
     /// Written by the node's thread. In memory of its own, because other threads write what lies
     /// here.
     received: Box<Traffic>,
-    /// The threads that are about to send.
+    /// The threads that wait for the lock to send.
     line: Line,
     outgoing: Mutex<Outgoing>,
 }
@@ -249,7 +249,7 @@ impl Connection {
                 }
                 let queue = if out.phase == Phase::Opening { &mut out.early } else { &mut out.queue };
                 queue.push(frames, &self.totals.spares);
-                self.update_total(out);
+                self.count_added(out);
                 out.owes_drained = true;
                 Outcome::Queued
             }
@@ -371,7 +371,7 @@ impl Connection {
             }
             None => queue.push_frame(header.bytes(), payload, spares),
         }
-        self.update_total(out);
+        self.count_added(out);
         if !opening && !waits {
             self.drain(out)?;
             if out.queue.is_empty() {
@@ -385,20 +385,31 @@ impl Connection {
     /// Appends to the queue.
     fn push(&self, out: &mut Outgoing, bytes: &[u8]) {
         out.queue.push(bytes, &self.totals.spares);
-        self.update_total(out);
+        self.count_added(out);
     }
 
-    /// Counts what is queued here in the node's total: up to an eighth more than that. So not every
-    /// send writes to memory that all connections share.
+    /// Counts what is queued here in the node's total, after something was added: up to an eighth
+    /// more than that. So not every send writes to memory that all connections share.
     #[inline]
-    fn update_total(&self, out: &mut Outgoing) {
-        let queued = out.queue.len() + out.early.len();
-        if queued > out.counted || queued < out.counted / 2 || queued == 0 {
-            let counted = queued + queued / 8;
-            // Wraps around if it is less than before.
-            self.totals.queued.fetch_add(counted.wrapping_sub(out.counted), Ordering::Relaxed);
-            out.counted = counted;
+    fn count_added(&self, out: &mut Outgoing) {
+        let queued = out.queued();
+        if queued > out.counted {
+            self.set_counted(out, queued + queued / 8);
         }
+    }
+
+    /// Counts what is queued here in the node's total, after something was removed.
+    fn count_removed(&self, out: &mut Outgoing) {
+        let queued = out.queued();
+        if queued != out.counted {
+            self.set_counted(out, queued);
+        }
+    }
+
+    fn set_counted(&self, out: &mut Outgoing, counted: usize) {
+        // Wraps around if it is less than before.
+        self.totals.queued.fetch_add(counted.wrapping_sub(out.counted), Ordering::Relaxed);
+        out.counted = counted;
     }
 
     /// Writes what the link buffers. Returns whether its buffer is empty now.
@@ -423,7 +434,7 @@ impl Connection {
                     self.note_write(out);
                     out.queue.advance(written, &self.totals.spares);
                     out.counts.bytes += written as u64;
-                    self.update_total(out);
+                    self.count_removed(out);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return self.set_writable_reports(out, true),

@@ -186,8 +186,8 @@ impl<S> Handle<S> {
         self.shared.send(to, Kind::Text, message.as_bytes())
     }
 
-    /// Creates a sender, which sends to one endpoint without looking it up for each message. Where
-    /// several threads send short messages on one connection, that takes half of the time.
+    /// Creates a sender, which sends to one endpoint without looking it up for each message. That
+    /// matters where several threads send many short messages on one connection.
     pub fn sender(&self, to: Endpoint) -> Sender<S> {
         Sender::new(self.shared.clone(), to)
     }

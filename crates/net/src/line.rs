@@ -2,8 +2,9 @@
 //! combining).
 //!
 //! A thread that finds the connection's lock taken joins the line. A thread that has the lock, and
-//! sees another thread in line, leaves its frame to that one. So one system call sends many messages. No thread sends for others for ever, and no
-//! message waits for one that does not exist yet. The loom models in `models/` try the orders.
+//! sees another thread in line, leaves its frame to that one. So one system call sends many
+//! messages. No thread sends for others for ever, and no message waits for one that does not exist
+//! yet. The loom models in `models/` try the orders.
 
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -18,8 +18,11 @@ use crate::trace;
 ///
 /// [`Handle::send`] looks the endpoint up for each message. A sender does that once, which matters
 /// where several threads send many short messages on one connection: each of them has a clone. The
-/// order, the outcomes and what may be lost are those of [`Handle::send`]. A sender does not keep
-/// its connection open, and it continues on the new connection after a reconnect.
+/// order, the outcomes and what may be lost are those of [`Handle::send`]. After a reconnect it sends
+/// on the new connection.
+///
+/// Drop a sender whose endpoint has ended: until then, or until its next send, it keeps the file
+/// descriptor of the socket. The peer notices the end all the same.
 ///
 /// ```
 /// # use estafette_net::{Event, Node};
@@ -41,7 +44,8 @@ use crate::trace;
 pub struct Sender<S = ()> {
     shared: Arc<Shared<S>>,
     to: Endpoint,
-    /// `None` if the endpoint has ended, or is of another node.
+    /// `None` if nothing can be sent there: the endpoint has ended, is a listener, or is of another
+    /// node.
     route: Option<Route>,
 }
 
@@ -73,7 +77,7 @@ impl<S> Sender<S> {
         loop {
             let sent = match &self.route {
                 Some(Route::Stream(connection)) => connection.send(kind, message),
-                Some(Route::Datagrams(socket)) => return socket.send(message, self.to.remote),
+                Some(Route::Datagrams(socket)) => Ok(Some(socket.send(message, self.to.remote))),
                 None => return self.shared.outcome_without_route(self.to.key),
             };
             if let Some(outcome) = self.note_result(sent) {

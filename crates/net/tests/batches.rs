@@ -117,4 +117,7 @@ fn a_long_message_to_nobody_is_refused() {
     let mut batch = client.handle.batch(to);
     client.handle.close(to);
     assert_eq!(batch.push(&[0; 20_000]), Outcome::Closed);
+    // From then on nothing is collected.
+    assert_eq!(batch.push(b"short"), Outcome::Closed);
+    assert!(batch.is_empty());
 }

@@ -26,7 +26,11 @@ fn clones_in_several_threads_keep_the_order_of_each_thread() {
             thread::spawn(move || {
                 for number in 0..MESSAGES {
                     let message = [&[thread][..], &number.to_be_bytes()].concat();
-                    while sender.send(&message) == Outcome::Full {
+                    loop {
+                        match sender.send(&message) {
+                            Outcome::Sent | Outcome::Queued => break,
+                            outcome => assert_eq!(outcome, Outcome::Full, "thread {thread}"),
+                        }
                         thread::yield_now();
                     }
                 }
@@ -81,12 +85,20 @@ fn its_outcomes_are_those_of_the_handle() {
 }
 
 #[test]
-fn a_sender_of_a_datagram_socket_sends_to_its_peer() {
+fn a_sender_of_a_datagram_socket_sends_to_its_peer_until_the_node_ends() {
     let (mut server, mut client) = (Side::new(), Side::new());
     let listener = server.handle.listen("udp://127.0.0.1:0").unwrap();
-    let to = client.handle.connect(server.handle.local_address(listener).unwrap()).unwrap();
-    assert_eq!(client.handle.sender(to).send(b"datagram"), Outcome::Sent);
+    let at = server.handle.local_address(listener).unwrap();
+    let to = client.handle.connect(at.clone()).unwrap();
+    let mut sender = client.handle.sender(to);
+    assert_eq!(sender.send(b"datagram"), Outcome::Sent);
     until(&mut server, &mut client, "a datagram", |server, _| {
         server.seen.iter().any(|seen| matches!(seen, Seen::Message(_, _, message) if message == b"datagram"))
     });
+    client.handle.close(to);
+    assert_eq!(sender.send(b"late"), Outcome::Closed);
+    // Also if the socket was not closed, but its node was dropped.
+    let mut sender = client.handle.sender(client.handle.connect(at).unwrap());
+    drop(client);
+    assert_eq!(sender.send(b"late"), Outcome::Closed);
 }

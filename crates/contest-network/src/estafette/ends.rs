@@ -84,10 +84,10 @@ impl SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> io::Result<()> {
         source.fill(&mut self.message);
-        if self.sender.is_none() {
-            self.sender = Some(self.handle.sender(self.side.peer()?));
-        }
-        let Some(sender) = &mut self.sender else { return Ok(()) };
+        let sender = match &mut self.sender {
+            Some(sender) => sender,
+            none => none.insert(self.handle.sender(self.side.peer()?)),
+        };
         loop {
             self.side.before_send();
             match check_outcome(sender.send(&self.message)) {

@@ -101,7 +101,7 @@ impl Connection {
         if !out.will_reconnect {
             out.unwritten += out.early.len();
             out.early.clear(&self.totals.spares);
-            self.update_total(out);
+            self.count_removed(out);
         }
     }
 
@@ -112,7 +112,7 @@ impl Connection {
             out.unwritten += out.queue.len() + mem::take(&mut out.delegated).len();
         }
         out.queue.clear(&self.totals.spares);
-        self.update_total(out);
+        self.count_removed(out);
     }
 
     /// Sets whether a successor replaces this connection if it is lost.

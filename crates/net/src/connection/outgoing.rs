@@ -120,6 +120,12 @@ impl Outgoing {
         Outcome::Full
     }
 
+    /// How many bytes wait here.
+    #[inline]
+    pub(super) fn queued(&self) -> usize {
+        self.queue.len() + self.early.len()
+    }
+
     /// Returns the masking key of the next frame, if frames are masked.
     pub(super) fn next_key(&mut self) -> io::Result<Option<[u8; 4]>> {
         self.keys.as_mut().map(Keys::next).transpose()

@@ -37,7 +37,7 @@ impl Connection {
             received_bytes: self.received.bytes.get(),
             sent_messages: out.counts.messages,
             sent_bytes: out.counts.bytes,
-            queued_bytes: out.queue.len() + out.early.len() + out.delegated.len(),
+            queued_bytes: out.queued() + out.delegated.len(),
             refused_sends: out.counts.refused,
             ..Counters::default()
         }

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::AtomicUsize;
 use std::thread;
 use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
 
 use super::*;
 
@@ -54,6 +57,96 @@ fn replies_to_pings_stay_within_the_queue_limits() {
     let max_queued = limits.total_queued_bytes + frame * (connections.len() + 1);
     let all = totals.queued.load(Ordering::Relaxed);
     assert!((limits.total_queued_bytes..=max_queued).contains(&all), "{all} bytes wait at all");
+}
+
+/// A link that accepts so many bytes.
+struct Partial {
+    file: std::fs::File,
+    space: Arc<AtomicUsize>,
+}
+
+impl Link for Partial {
+    fn source(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    fn read(&self, _: &mut [u8]) -> io::Result<usize> {
+        Err(ErrorKind::WouldBlock.into())
+    }
+
+    fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        let len = parts.iter().map(|part| part.len()).sum();
+        let space = self.space.load(Ordering::Relaxed);
+        self.space.fetch_sub(space.min(len), Ordering::Relaxed);
+        if space == 0 { Err(ErrorKind::WouldBlock.into()) } else { Ok(space.min(len)) }
+    }
+
+    fn finish(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Send(usize),
+    SendFrames(usize),
+    Pong,
+    /// The peer reads so many bytes.
+    Accept(usize),
+    Open,
+    MoveToSuccessor,
+    Abort,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let len = || prop_oneof![3 => 0..100_usize, 1 => 0..100_000_usize];
+    prop_oneof![
+        6 => len().prop_map(Step::Send),
+        2 => len().prop_map(Step::SendFrames),
+        1 => Just(Step::Pong),
+        4 => len().prop_map(Step::Accept),
+        1 => Just(Step::Open),
+        1 => Just(Step::MoveToSuccessor),
+        1 => Just(Step::Abort),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn the_total_counts_up_to_an_eighth_more_than_is_queued(steps in prop::collection::vec(step(), 1..60)) {
+        let (totals, space) = (Arc::<BufferTotals>::default(), Arc::<AtomicUsize>::default());
+        let connection = || {
+            let link = Partial { file: std::fs::File::open("/dev/null").unwrap(), space: space.clone() };
+            let connection =
+                Connection::new(Box::new(link), Framing::WebSocket(Side::Server), false, &Limits::default(), totals.clone());
+            connection.set_will_reconnect(true);
+            connection
+        };
+        let mut current = connection();
+        for step in steps {
+            match step {
+                Step::Send(len) => drop(current.send(Kind::Binary, &vec![7; len])),
+                Step::SendFrames(len) => drop(current.send_frames(&vec![7; len + 1], 1)),
+                Step::Pong => drop(current.pong(b"ping")),
+                Step::Accept(len) => {
+                    space.fetch_add(len, Ordering::Relaxed);
+                    current.flush().unwrap();
+                }
+                Step::Open => drop(current.open()),
+                Step::MoveToSuccessor => {
+                    let next = connection();
+                    current.move_to_successor(&next);
+                    current = next;
+                }
+                Step::Abort => current.abort(),
+            }
+            let (queued, all) = (current.lock().queued(), totals.queued.load(Ordering::Relaxed));
+            prop_assert!((queued..=queued + queued / 8).contains(&all), "{} of {}", all, queued);
+        }
+        current.close();
+        prop_assert_eq!(totals.queued.load(Ordering::Relaxed), 0);
+    }
 }
 
 /// A link that accepts whole writes, or fails.

@@ -230,12 +230,13 @@ impl<S> Node<S> {
                     reason = Some(Reason::Unwritten(unwritten));
                 }
                 self.shared.registry.remove(incoming.connection.link.source());
-                // A sending thread may keep the link alive for a moment, so the peer is notified
-                // explicitly.
+                // A sender may keep the link alive, so the peer is notified explicitly.
                 incoming.connection.link.finish().ok();
             }
             Entry::Datagrams(datagrams) => {
                 self.shared.registry.remove(datagrams.socket.datagrams.source());
+                // A sender may keep the socket alive.
+                datagrams.socket.request_close();
                 if let Some(peer) = &datagrams.peer {
                     // A batch may keep the socket alive for longer.
                     peer.found.set(None).ok();
