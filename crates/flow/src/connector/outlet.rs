@@ -181,7 +181,8 @@ impl Outlet {
         Ok(Next::Continue)
     }
 
-    /// Sends a message to its first topic, which one queue reads. Does not block.
+    /// Sends a message to its first topic, which one queue reads. Does not block: if the topic is full
+    /// and its policy is to block, the result is `Full`.
     ///
     /// # Errors
     ///
@@ -194,6 +195,10 @@ impl Outlet {
             return Ok(Offered::Dropped);
         }
         let Some(queue) = output.groups.first_mut() else { return Ok(Offered::Closed) };
+        if output.overflow != control::Overflow::Block {
+            output.send(message, &self.counters)?;
+            return Ok(Offered::Sent);
+        }
         match queue.try_send(message) {
             Ok(()) => {
                 self.counters.add(Counter::SentMessages, 1);

@@ -4,6 +4,9 @@
 //! (`settle.rs`). The source asks for no more than the ring and a short queue can take, so messages
 //! that nobody here processes stay in the stream, for the other hosts. It reports those that it has not
 //! acknowledged as in progress.
+//!
+//! It is a task of the thread that reads the connections, so a message does not wake another thread
+//! before it is in the ring.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -84,41 +87,39 @@ impl Consumer {
     /// # Errors
     ///
     /// If a ring is broken.
-    pub(super) fn run(mut self, drain: &Signal, stop: &Signal) -> Result<()> {
+    pub(super) async fn run(mut self, drain: Signal, stop: Signal) -> Result<()> {
         let link = Arc::clone(&self.link);
         let mut wait = POLLS.0;
         loop {
             // The supervisor closes the ring when its last reader has ended for good.
             let has_readers = !self.own.is_closed();
             let is_ending = !has_readers || drain.is_set();
-            let mut has_progress = !is_ending && self.take();
+            let mut has_progress = !is_ending && self.take().await;
             if has_readers {
                 has_progress |= self.forward()?;
             }
             has_progress |= self.settle();
             if is_ending {
                 self.end_request();
-                link.block_on(self.give_back(has_readers));
+                self.give_back(has_readers).await;
             }
             // A lost connection may accept nothing until there is another one. What it does not take is delivered again.
-            link.block_on(async {
-                tokio::select! {
-                    () = self.acknowledge() => {}
-                    () = link.until_lost() => {}
-                }
-            });
+            tokio::select! {
+                () = self.acknowledge() => {}
+                () = link.until_lost() => {}
+            }
             if stop.is_set() || (is_ending && self.unacked.is_empty()) {
-                link.block_on(self.finish());
+                self.finish().await;
                 return Ok(());
             }
             wait = if has_progress { POLLS.0 } else { (wait * 2).min(POLLS.1) };
             let is_idle = self.unacked.is_empty() && (self.puller.is_open() || !link.is_up());
-            self.wait(if is_idle { IDLE } else { wait }, drain, stop);
+            self.wait(if is_idle { IDLE } else { wait }, &drain, &stop).await;
         }
     }
 
     /// Takes messages that have arrived, and asks for more. Returns whether there were any.
-    fn take(&mut self) -> bool {
+    async fn take(&mut self) -> bool {
         let mut taken = 0;
         while taken < MAX_UNACKED
             && let Some(message) = self.puller.next()
@@ -127,7 +128,7 @@ impl Consumer {
             self.receive(message);
         }
         if let Some(messages) = self.wanted() {
-            self.puller.ask(messages);
+            self.puller.ask(messages).await;
         }
         taken > 0
     }
@@ -270,17 +271,14 @@ impl Consumer {
     }
 
     /// Waits for a message, a signal, or until the time is over.
-    fn wait(&mut self, time: Duration, drain: &Signal, stop: &Signal) {
+    async fn wait(&mut self, time: Duration, drain: &Signal, stop: &Signal) {
         let is_draining = drain.is_set();
-        let link = Arc::clone(&self.link);
-        let message = link.block_on(async {
-            tokio::select! {
-                () = tokio::time::sleep(time) => None,
-                () = drain.wait(), if !is_draining => None,
-                () = stop.wait() => None,
-                message = self.puller.wait() => message,
-            }
-        });
+        let message = tokio::select! {
+            () = tokio::time::sleep(time) => None,
+            () = drain.wait(), if !is_draining => None,
+            () = stop.wait() => None,
+            message = self.puller.wait() => message,
+        };
         if let Some(message) = message {
             self.receive(message);
         }

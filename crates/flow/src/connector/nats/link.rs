@@ -35,9 +35,25 @@ impl Io {
         Ok(Arc::new(Io { handle, _end: end }))
     }
 
-    /// Runs a future on this thread.
+    /// Runs a future on the calling thread, which waits for what the thread of the connections does.
     pub(super) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         self.handle.block_on(future)
+    }
+
+    /// Runs a future on the thread of the connections. Blocks until it has ended, and panics if it
+    /// does.
+    ///
+    /// # Errors
+    ///
+    /// The error of the future.
+    pub(super) fn run(&self, future: impl Future<Output = Result<()>> + Send + 'static) -> Result<()> {
+        match self.handle.block_on(self.handle.spawn(future)) {
+            Ok(result) => result,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(error) => Err(error).context("the thread of the connections has ended"),
+            },
+        }
     }
 }
 
@@ -105,9 +121,14 @@ impl Link {
         io.block_on(Link::connect(nats, name, io, problem))
     }
 
-    /// Runs a future on this thread.
+    /// Runs a future on the calling thread, which waits for what the thread of the connections does.
     pub(super) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         self.io.block_on(future)
+    }
+
+    /// The thread of the connections.
+    pub(super) fn io(&self) -> Arc<Io> {
+        Arc::clone(&self.io)
     }
 
     /// Whether the server accepts messages as long as the topic does.

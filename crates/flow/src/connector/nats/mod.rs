@@ -2,7 +2,9 @@
 //! read the queues.
 //!
 //! Each has a connection of its own, so that an error of the server belongs to one of them. They
-//! share a thread that reads and writes all connections.
+//! share a thread that reads and writes all connections. The sources are tasks of it, and their own
+//! threads only wait for that. A sink waits for its ring on a thread of its own; its batches are
+//! published by the shared one.
 //!
 //! | file | content |
 //! |---|---|
@@ -102,13 +104,17 @@ impl Server {
         let (drain, stop) = (Signal::of(drain), Signal::of(stop));
         let (topic, queue) = (topic.clone(), queue.to_owned());
         let own = settle::own_ring(end, topology, fabric)?;
+        let io = link.io();
         match topic.delivery {
-            Delivery::AtMostOnce => Ok(Box::new(move || subscribe::run(&link, &topic, &queue, outlet, &own, &drain))),
+            Delivery::AtMostOnce => {
+                let source = subscribe::Source::new(link, outlet, own);
+                Ok(Box::new(move || io.run(source.run(topic.subject, queue, drain))))
+            }
             Delivery::AtLeastOnce => {
                 let barrier = settle::Barrier::open(end, pipeline, topology, fabric);
                 let barrier = barrier.context("cannot open the rings of the pipeline")?;
                 let consumer = consume::Consumer::new(link, self.nats.clone(), topic, queue, outlet, own, barrier);
-                Ok(Box::new(move || consumer.run(&drain, &stop)))
+                Ok(Box::new(move || io.run(consumer.run(drain, stop))))
             }
         }
     }

@@ -1,18 +1,22 @@
 //! The sink that publishes a topic to the server.
 //!
-//! It takes batches from the topic's ring. At least once, a stream stores them (`store.rs`). At most
-//! once, a batch is acknowledged to the ring when it is written to the connection.
+//! It takes batches from the topic's ring. The thread of the connections publishes them, so the sink's
+//! own thread is woken once for a batch, and not for each answer. At least once, a stream stores them
+//! (`store.rs`). At most once, a batch is acknowledged to the ring when it is written to the
+//! connection.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
 use async_nats::header::NATS_MESSAGE_ID;
 use async_nats::{HeaderMap, Subject};
 use bytes::{Bytes, BytesMut};
+use tokio::sync::Mutex;
 
 use super::super::inlet::Inlet;
 use super::errors::reason;
-use super::link::{Link, Signal};
+use super::link::{Io, Link, Signal};
 use super::store::StreamPublisher;
 use super::timing::delay;
 use crate::config::{Delivery, Nats, NatsTopic};
@@ -22,7 +26,9 @@ const BLOCK: usize = 256 << 10;
 
 /// Publishes messages.
 pub(super) struct Sender {
-    target: Target,
+    io: Arc<Io>,
+    /// Used by the task of the current batch only.
+    target: Arc<Mutex<Target>>,
     /// The number of the next message, from 1.
     next: u64,
     batch: Vec<Outgoing>,
@@ -81,12 +87,13 @@ impl Sender {
         let producer = format!("{host}-{}-{:x}", std::process::id(), started.as_micros());
         let delivery = topic.delivery;
         let subject = Subject::from(topic.subject.as_str());
+        let io = link.io();
         let destination = Destination { link, topic, subject, producer, stop };
         let target = match delivery {
             Delivery::AtLeastOnce => Target::Stream(Box::new(StreamPublisher::new(destination, nats))),
             Delivery::AtMostOnce => Target::Subject(Box::new(SubjectPublisher { destination, refusals: 0 })),
         };
-        Sender { target, next: 1, batch: Vec::new(), block: BytesMut::new() }
+        Sender { io, target: Arc::new(Mutex::new(target)), next: 1, batch: Vec::new(), block: BytesMut::new() }
     }
 
     /// Publishes until the topic has ended or the sink must stop.
@@ -108,16 +115,20 @@ impl Sender {
         Ok(())
     }
 
+    /// Publishes the batch. Blocks.
     fn flush(&mut self) -> Result<()> {
         let batch = std::mem::take(&mut self.batch);
-        let flushed = match &mut self.target {
-            Target::Stream(stream) => stream.store(&batch),
-            Target::Subject(subject) => subject.publish(batch),
-        };
-        match flushed {
-            Ok(()) => Ok(()),
-            Err(Stopped) => bail!("it was stopped before the NATS server had accepted its messages"),
-        }
+        let target = Arc::clone(&self.target);
+        self.io.run(async move {
+            let flushed = match &mut *target.lock().await {
+                Target::Stream(stream) => stream.store(&batch).await,
+                Target::Subject(subject) => subject.publish(batch).await,
+            };
+            match flushed {
+                Ok(()) => Ok(()),
+                Err(Stopped) => bail!("it was stopped before the NATS server had accepted its messages"),
+            }
+        })
     }
 }
 
@@ -129,33 +140,33 @@ struct SubjectPublisher {
 }
 
 impl SubjectPublisher {
-    /// Writes messages to the connection. Blocks while there is none.
-    fn publish(&mut self, batch: Vec<Outgoing>) -> Result<(), Stopped> {
+    /// Writes messages to the connection. Waits while there is none.
+    async fn publish(&mut self, batch: Vec<Outgoing>) -> Result<(), Stopped> {
         let pause = self.pause();
         let Destination { link, subject, stop, .. } = &self.destination;
-        link.block_on(async {
-            self.destination.unless_stopped(link.until_up()).await?;
-            if !pause.is_zero() {
-                self.destination.unless_stopped(tokio::time::sleep(pause)).await?;
-            }
+        self.destination.unless_stopped(link.until_up()).await?;
+        if !pause.is_zero() {
+            self.destination.unless_stopped(tokio::time::sleep(pause)).await?;
+        }
+        let publish = async {
             for Outgoing { number, payload } in batch {
                 let headers = self.destination.headers(number);
-                let sent = link.client.publish_with_headers(subject.clone(), headers, payload);
-                if let Err(error) = self.destination.unless_stopped(sent).await? {
+                if let Err(error) = link.client.publish_with_headers(subject.clone(), headers, payload).await {
                     link.problem(format!("a message was not sent: {}", reason(&error)));
                 }
             }
-            tokio::select! {
-                () = stop.wait() => return Err(Stopped),
-                () = link.until_lost() => {}
-                _ = link.client.flush() => {}
-            }
-            if self.refusals > 0 {
-                // What the server refuses, it says a little later.
-                self.destination.unless_stopped(tokio::time::sleep(delay(0))).await?;
-            }
-            Ok(())
-        })
+        };
+        self.destination.unless_stopped(publish).await?;
+        tokio::select! {
+            () = stop.wait() => return Err(Stopped),
+            () = link.until_lost() => {}
+            _ = link.client.flush() => {}
+        }
+        if self.refusals > 0 {
+            // What the server refuses, it says a little later.
+            self.destination.unless_stopped(tokio::time::sleep(delay(0))).await?;
+        }
+        Ok(())
     }
 
     /// How long to wait if the server refused the last batch, which is lost: the longer, the more in a

@@ -65,11 +65,11 @@ impl Puller {
 
     /// A message that has arrived, if there is one. Does not wait.
     pub(super) fn next(&mut self) -> Option<Received> {
-        let link = Arc::clone(&self.link);
         loop {
             let Request::Open(open) = &mut self.request else { return None };
-            let Some(next) = link.block_on(async { open.batch.next().now_or_never() }) else {
-                if open.connection != link.number() {
+            // Otherwise a task that has taken some messages would find none, though some have arrived.
+            let Some(next) = tokio::task::unconstrained(open.batch.next()).now_or_never() else {
+                if open.connection != self.link.number() {
                     // The request was lost with its connection.
                     self.close();
                 }
@@ -124,7 +124,7 @@ impl Puller {
     }
 
     /// Asks for messages, if no request is open and one may be made.
-    pub(super) fn ask(&mut self, messages: usize) {
+    pub(super) async fn ask(&mut self, messages: usize) {
         let is_due = match &self.request {
             Request::Open(_) => false,
             Request::Closed { until } => *until <= Instant::now(),
@@ -135,7 +135,7 @@ impl Puller {
             return;
         }
         self.has_received = false;
-        match self.link.block_on(self.request(messages)) {
+        match self.request(messages).await {
             Ok(open) => {
                 let config = &open.consumer.cached_info().config;
                 self.progress_interval = progress_interval(config.ack_wait, &config.backoff, self.nats.ack_wait);

@@ -52,12 +52,12 @@ impl StreamPublisher {
         StreamPublisher { destination, nats, prepared_on: None, window: MAX_WINDOW }
     }
 
-    /// Publishes messages until the stream has stored them all. Blocks.
-    pub(super) fn store(&mut self, batch: &[Outgoing]) -> Result<(), Stopped> {
+    /// Publishes messages until the stream has stored them all.
+    pub(super) async fn store(&mut self, batch: &[Outgoing]) -> Result<(), Stopped> {
         let mut waiting = batch;
         let mut failures = 0;
         while !waiting.is_empty() {
-            let (stored, refusal) = self.step(waiting)?;
+            let (stored, refusal) = self.step(waiting).await?;
             waiting = &waiting[stored..];
             if stored > 0 {
                 failures = 0;
@@ -66,7 +66,7 @@ impl StreamPublisher {
                 None => self.window = (self.window * 2).min(MAX_WINDOW),
                 Some(refusal) => {
                     self.window = if stored > 0 { self.window.div_ceil(2) } else { 1 };
-                    self.pause(refusal, failures)?;
+                    self.pause(refusal, failures).await?;
                     failures += 1;
                 }
             }
@@ -77,18 +77,18 @@ impl StreamPublisher {
 
     /// Publishes the first messages once, or prepares the stream if that is needed before. Returns how
     /// many are stored, and why the next one is not.
-    fn step(&mut self, waiting: &[Outgoing]) -> Result<(usize, Option<Refusal>), Stopped> {
+    async fn step(&mut self, waiting: &[Outgoing]) -> Result<(usize, Option<Refusal>), Stopped> {
         let link = &self.destination.link;
-        link.block_on(self.destination.unless_stopped(link.until_up()))?;
+        self.destination.unless_stopped(link.until_up()).await?;
         let connection = link.number();
         if self.prepared_on != Some(connection) {
             let prepared = setup::prepare(link, &self.nats, &self.destination.topic);
-            let prepared = link.block_on(self.destination.unless_stopped(prepared))?;
+            let prepared = self.destination.unless_stopped(prepared).await?;
             self.prepared_on = prepared.is_ok().then_some(connection);
             return Ok((0, prepared.err().map(|error| Refusal::Other(error.text().to_owned()))));
         }
         let messages = &waiting[..waiting.len().min(self.window)];
-        let (stored, refusal) = link.block_on(self.publish(messages))?;
+        let (stored, refusal) = self.publish(messages).await?;
         if matches!(refusal, Some(Refusal::Other(_))) {
             self.prepared_on = None;
         }
@@ -104,7 +104,7 @@ impl StreamPublisher {
     }
 
     /// Waits after a refusal, and shows it.
-    fn pause(&self, refusal: Refusal, failures: usize) -> Result<(), Stopped> {
+    async fn pause(&self, refusal: Refusal, failures: usize) -> Result<(), Stopped> {
         let link = &self.destination.link;
         let (problem, pause) = match refusal {
             Refusal::Overtaken => return Ok(()),
@@ -114,8 +114,7 @@ impl StreamPublisher {
         if link.is_up() {
             link.problem(problem);
         }
-        // A timer needs the runtime when it is made.
-        link.block_on(async { self.destination.unless_stopped(tokio::time::sleep(pause)).await })
+        self.destination.unless_stopped(tokio::time::sleep(pause)).await
     }
 
     /// Publishes messages once. Returns how many are stored before the first that is not, and why that is not.

@@ -1,196 +1,248 @@
 //! The source of a topic that is delivered at most once: a subscription in the queue's group.
 //!
-//! A task takes what arrives into a buffer, so that a slow reader does not slow the connection down.
-//! The buffer is bounded by messages and by bytes. What does not fit is lost, and counted.
+//! It is a task of the thread that reads the connections. What arrives goes to the ring of the queue at
+//! once. While the ring is full, messages wait in a buffer, so that a slow reader does not slow the
+//! connection down. The buffer is bounded by messages and by bytes. What does not fit is lost, and
+//! counted.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use async_nats::Subscriber;
 use bytes::Bytes;
 use estafette_ipc::group::RingControl;
-use futures_util::StreamExt;
-use tokio::sync::mpsc;
-use tokio::time::timeout;
+use futures_util::{FutureExt, StreamExt};
 
-use super::super::outlet::{Next, Outlet};
+use super::super::outlet::{Offered, Outlet};
 use super::link::{Link, Signal};
-use crate::config::NatsTopic;
 
 /// The most messages and the most bytes that wait for the queue. One message of any length may wait.
 const BUFFER: (usize, usize) = (8192, 16 << 20);
 /// What a message occupies beside its payload, in bytes.
 const OVERHEAD: usize = 256;
-/// The most messages that are sent before losses and the end of all readers are looked for.
+/// The most messages that are taken before the end of all readers is looked for.
 const MAX_IN_A_ROW: usize = 256;
 /// How long the last messages may take after the end of the subscription.
 const LAST: Duration = Duration::from_secs(2);
-/// How often lost messages and the end of all readers are noticed while none arrive.
+/// How often lost messages are reported. Also how often the end of all readers is looked for while none arrive.
 const REPORT_INTERVAL: Duration = Duration::from_millis(500);
+/// The shortest and the longest wait for space in the ring.
+const POLLS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 
-/// Sends what arrives to the queue, until the source must stop or all readers of the queue have ended.
-///
-/// # Errors
-///
-/// If a ring is broken, or the connection has ended for good.
-pub(super) fn run(
-    link: &Link,
-    topic: &NatsTopic,
-    queue: &str,
-    mut outlet: Outlet,
-    own: &RingControl,
-    drain: &Signal,
-) -> Result<()> {
-    link.block_on(async {
-        let (subject, queue) = (topic.subject.clone(), queue.to_owned());
-        let subscriber = link.client.queue_subscribe(subject, queue).await;
-        let (intake, mut buffer) = buffer();
-        let end = drain.clone();
-        let task = tokio::spawn(intake.run(subscriber.context("cannot subscribe")?, end));
-        let sent = send_all(link, &mut buffer, &mut outlet, own, drain).await;
-        // Only now, so that the subscription ends before its last messages are lost.
-        task.abort();
-        sent
-    })
+/// The source.
+pub(super) struct Source {
+    link: Link,
+    outlet: Outlet,
+    own: RingControl,
+    buffer: Buffer,
+    /// The messages that were lost since that was reported last.
+    lost: u64,
+    reported_at: Instant,
 }
 
-async fn send_all(
-    link: &Link,
-    buffer: &mut Buffer,
-    outlet: &mut Outlet,
-    own: &RingControl,
-    drain: &Signal,
-) -> Result<()> {
-    loop {
-        report_losses(link, buffer, outlet);
-        if own.is_closed() {
-            return Ok(());
-        }
-        let wait = if drain.is_set() { LAST } else { REPORT_INTERVAL };
-        let mut next = match timeout(wait, buffer.next()).await {
-            Ok(Some(message)) => Some(message),
-            Ok(None) if !drain.is_set() => bail!("the connection to the NATS server has ended"),
-            Err(_) if !drain.is_set() => continue,
-            Ok(None) | Err(_) => return Ok(()),
-        };
-        let mut in_a_row = 0;
-        while let Some(message) = next {
-            in_a_row += 1;
-            // When it must stop, what fits into the queue is still sent.
-            if outlet.offer(&message)? == Next::Stop {
+/// Whether more messages can arrive.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Subscribed,
+    /// The subscription is ending. Its last messages arrive.
+    Draining,
+    Ended,
+}
+
+/// What became of the waiting messages.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Forwarded {
+    /// The ring has all of them.
+    All,
+    /// The ring is full. `progress`: it has taken some.
+    Full { progress: bool },
+    /// All readers of the queue have ended.
+    Closed,
+}
+
+impl Source {
+    pub(super) fn new(link: Link, outlet: Outlet, own: RingControl) -> Source {
+        Source { link, outlet, own, buffer: Buffer::default(), lost: 0, reported_at: Instant::now() }
+    }
+
+    /// Sends what arrives to the queue, until the source must stop or all readers of the queue have
+    /// ended.
+    ///
+    /// # Errors
+    ///
+    /// If a ring is broken, or the connection has ended for good.
+    pub(super) async fn run(mut self, subject: String, queue: String, drain: Signal) -> Result<()> {
+        let subscriber = self.link.client.queue_subscribe(subject, queue).await.context("cannot subscribe")?;
+        // Not interrupted while messages wait: the subscription itself has no bound in bytes.
+        let result = tokio::task::unconstrained(self.send_all(subscriber, &drain)).await;
+        self.count_losses();
+        self.report_losses();
+        result
+    }
+
+    async fn send_all(&mut self, mut subscriber: Subscriber, drain: &Signal) -> Result<()> {
+        let mut phase = Phase::Subscribed;
+        let mut last_arrival = Instant::now();
+        let mut poll = POLLS.0;
+        loop {
+            if self.take(&mut subscriber)? {
+                last_arrival = Instant::now();
+            }
+            let forwarded = self.forward()?;
+            self.count_losses();
+            if self.reported_at.elapsed() >= REPORT_INTERVAL {
+                self.report_losses();
+            }
+            if forwarded == Forwarded::Closed || self.own.is_closed() {
                 return Ok(());
             }
-            next = if in_a_row < MAX_IN_A_ROW { buffer.try_next() } else { None };
+            // When it must stop, what fits into the queue is still sent.
+            if forwarded != Forwarded::All && self.outlet.stop.is_set() {
+                self.lose(self.buffer.messages.len() as u64);
+                return Ok(());
+            }
+            let is_over = phase == Phase::Ended || (phase == Phase::Draining && last_arrival.elapsed() >= LAST);
+            if is_over && forwarded == Forwarded::All {
+                return Ok(());
+            }
+            let wait = match (forwarded, phase) {
+                (Forwarded::Full { progress }, _) => {
+                    poll = if progress { POLLS.0 } else { (poll * 2).min(POLLS.1) };
+                    poll
+                }
+                (_, Phase::Subscribed) => REPORT_INTERVAL,
+                _ => LAST.saturating_sub(last_arrival.elapsed()),
+            };
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = drain.wait(), if phase == Phase::Subscribed => {
+                    let ended = subscriber.drain().await;
+                    phase = if ended.is_ok() { Phase::Draining } else { Phase::Ended };
+                    last_arrival = Instant::now();
+                }
+                next = subscriber.next(), if phase != Phase::Ended => match next {
+                    Some(message) => {
+                        last_arrival = Instant::now();
+                        self.accept(message.payload)?;
+                    }
+                    None if drain.is_set() => phase = Phase::Ended,
+                    None => bail!("the connection to the NATS server has ended"),
+                },
+            }
+        }
+    }
+
+    /// Takes messages that have arrived. Returns whether there were any.
+    fn take(&mut self, subscriber: &mut Subscriber) -> Result<bool> {
+        for taken in 0..MAX_IN_A_ROW {
+            match subscriber.next().now_or_never() {
+                Some(Some(message)) => self.accept(message.payload)?,
+                // The end is found by the next wait.
+                Some(None) | None => return Ok(taken > 0),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sends a message to the ring, or keeps it while the ring is full.
+    fn accept(&mut self, message: Bytes) -> Result<()> {
+        let is_sent = self.buffer.is_empty() && self.outlet.try_send(&message)? != Offered::Full;
+        if !is_sent && !self.buffer.add(message) {
+            self.lose(1);
+        }
+        Ok(())
+    }
+
+    /// Sends waiting messages to the ring, as far as there is space.
+    fn forward(&mut self) -> Result<Forwarded> {
+        let mut progress = false;
+        while let Some(message) = self.buffer.first() {
+            match self.outlet.try_send(message)? {
+                Offered::Full => return Ok(Forwarded::Full { progress }),
+                Offered::Closed => return Ok(Forwarded::Closed),
+                // Too long: counted.
+                Offered::Sent | Offered::Dropped => self.buffer.remove_first(),
+            }
+            progress = true;
+        }
+        Ok(Forwarded::All)
+    }
+
+    /// Counts what the client library has lost. Its events may be lost too, so it may be more.
+    fn count_losses(&mut self) {
+        self.lose(self.link.take_lost());
+    }
+
+    /// Counts messages that are lost because the ring is full.
+    fn lose(&mut self, messages: u64) {
+        if messages > 0 {
+            self.outlet.dropped(messages);
+            self.lost += messages;
+        }
+    }
+
+    /// Reports what was lost.
+    fn report_losses(&mut self) {
+        let messages = std::mem::take(&mut self.lost);
+        self.reported_at = Instant::now();
+        if messages > 0 {
+            tracing::warn!(messages, "messages from the NATS server were lost, since the topic is full");
         }
     }
 }
 
-/// Reports what was lost.
-fn report_losses(link: &Link, buffer: &Buffer, outlet: &Outlet) {
-    let lost = link.take_lost() + buffer.counts.lost.swap(0, Ordering::Relaxed);
-    if lost > 0 {
-        outlet.dropped(lost);
-        tracing::warn!(messages = lost, "messages from the NATS server were lost, since the topic is full");
-    }
-}
-
-/// A buffer: the end that fills it and the end that empties it.
-fn buffer() -> (Intake, Buffer) {
-    let (sender, receiver) = mpsc::channel(BUFFER.0);
-    let counts = Arc::new(Counts::default());
-    (Intake { sender, counts: Arc::clone(&counts) }, Buffer { receiver, counts })
-}
-
+/// The messages that wait for the ring.
 #[derive(Default)]
-struct Counts {
-    /// The bytes in the buffer.
-    bytes: AtomicUsize,
-    /// The messages that were lost since they were counted last.
-    lost: AtomicU64,
-}
-
-/// Fills a buffer.
-struct Intake {
-    sender: mpsc::Sender<Bytes>,
-    counts: Arc<Counts>,
-}
-
-impl Intake {
-    /// Takes what arrives, until the subscription has ended. Ends it when `drain` is set.
-    async fn run(self, mut subscriber: Subscriber, drain: Signal) {
-        // Not interrupted while messages wait: the subscription itself has no bound in bytes.
-        tokio::task::unconstrained(async {
-            loop {
-                tokio::select! {
-                    () = drain.wait() => break,
-                    next = subscriber.next() => match next {
-                        Some(message) => self.add(message.payload),
-                        None => return,
-                    },
-                }
-            }
-            if subscriber.drain().await.is_ok() {
-                while let Some(message) = subscriber.next().await {
-                    self.add(message.payload);
-                }
-            }
-        })
-        .await;
-    }
-
-    /// Adds a message, or counts it as lost.
-    fn add(&self, payload: Bytes) {
-        let len = payload.len() + OVERHEAD;
-        let before = self.counts.bytes.fetch_add(len, Ordering::Relaxed);
-        let fits = before == 0 || before + len <= BUFFER.1;
-        if !fits || self.sender.try_send(payload).is_err() {
-            self.counts.bytes.fetch_sub(len, Ordering::Relaxed);
-            self.counts.lost.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
-/// Empties a buffer.
 struct Buffer {
-    receiver: mpsc::Receiver<Bytes>,
-    counts: Arc<Counts>,
+    messages: VecDeque<Bytes>,
+    /// The bytes of all of them, with what they occupy beside.
+    bytes: usize,
 }
 
 impl Buffer {
-    /// The next message. None if the subscription has ended. Cancel-safe.
-    async fn next(&mut self) -> Option<Bytes> {
-        let payload = self.receiver.recv().await?;
-        Some(self.removed(payload))
+    fn is_empty(&self) -> bool {
+        self.messages.is_empty()
     }
 
-    /// The next message if one is here.
-    fn try_next(&mut self) -> Option<Bytes> {
-        let payload = self.receiver.try_recv().ok()?;
-        Some(self.removed(payload))
+    /// Adds a message. Returns `false` if it does not fit.
+    #[must_use]
+    fn add(&mut self, message: Bytes) -> bool {
+        let bytes = self.bytes + message.len() + OVERHEAD;
+        let fits = self.is_empty() || (self.messages.len() < BUFFER.0 && bytes <= BUFFER.1);
+        if fits {
+            self.bytes = bytes;
+            self.messages.push_back(message);
+        }
+        fits
     }
 
-    /// Records that a message is not in the buffer any more.
-    fn removed(&self, payload: Bytes) -> Bytes {
-        self.counts.bytes.fetch_sub(payload.len() + OVERHEAD, Ordering::Relaxed);
-        payload
+    fn first(&self) -> Option<&Bytes> {
+        self.messages.front()
+    }
+
+    fn remove_first(&mut self) {
+        if let Some(message) = self.messages.pop_front() {
+            self.bytes -= message.len() + OVERHEAD;
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use futures_util::FutureExt;
-
     use super::*;
 
-    fn added(messages: impl Iterator<Item = Bytes>) -> (u64, Vec<usize>) {
-        let (intake, mut buffer) = buffer();
-        messages.for_each(|message| intake.add(message));
-        let lost = buffer.counts.lost.load(Ordering::Relaxed);
-        drop(intake);
-        let lens = std::iter::from_fn(|| buffer.next().now_or_never().flatten().map(|message| message.len()));
-        (lost, lens.collect())
+    /// How many messages were lost, and the lengths of the others.
+    fn added(messages: impl Iterator<Item = Bytes>) -> (usize, Vec<usize>) {
+        let mut buffer = Buffer::default();
+        let lost = messages.filter(|message| !buffer.add(message.clone())).count();
+        let mut lens = Vec::new();
+        while let Some(message) = buffer.first() {
+            lens.push(message.len());
+            buffer.remove_first();
+        }
+        assert_eq!(buffer.bytes, 0);
+        (lost, lens)
     }
 
     #[test]
