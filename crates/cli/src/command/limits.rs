@@ -33,7 +33,11 @@ fn tables(limits: &Limits) -> String {
     format!(
         "{cpus}\n\n{}\n{}",
         columns(&["limit", "figure", "note"], &[Left, Right, Left], &rows),
-        columns(&["copying messages of", "within a core", "across cores"], &[Left, Right, Right], &sizes),
+        columns(
+            &["copying messages of", "within a core", "across cores", "written ahead"],
+            &[Left, Right, Right, Right],
+            &sizes
+        ),
     )
 }
 
@@ -48,7 +52,8 @@ fn figure(row: LimitRow) -> Vec<String> {
 
 fn copying(copy: &CopyBandwidth) -> Vec<String> {
     let across = copy.cross_core_bytes_per_s.map_or(String::from("-"), units::bandwidth);
-    vec![units::size(copy.size_bytes as usize), units::bandwidth(copy.same_core_bytes_per_s), across]
+    let ahead = copy.cross_core_ahead_bytes.map_or(String::from("-"), |ahead| units::size(ahead as usize));
+    vec![units::size(copy.size_bytes as usize), units::bandwidth(copy.same_core_bytes_per_s), across, ahead]
 }
 
 #[cfg(test)]

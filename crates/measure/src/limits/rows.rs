@@ -67,8 +67,10 @@ impl Limits {
         for copy in &self.copy {
             let note = size(copy.size_bytes as usize);
             rows.push(LimitRow::new("copy within a core", copy.same_core_bytes_per_s, BytesPerSecond, &note));
+            let ahead = copy.cross_core_ahead_bytes.map(|ahead| format!(", {} ahead", size(ahead as usize)));
+            let note = note + &ahead.unwrap_or_default();
             let across = copy.cross_core_bytes_per_s;
-            rows.extend(across.map(|across| LimitRow::new("copy across cores", across, BytesPerSecond, &note)));
+            rows.extend(across.map(|across| LimitRow::new("copy across cores", across, BytesPerSecond, note)));
         }
         rows
     }
