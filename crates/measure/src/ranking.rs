@@ -45,22 +45,37 @@ pub struct Ranking {
     pairs: Vec<Vec<Comparison>>,
 }
 
-/// The comparison of a mechanism with one that is ranked above it.
+/// The comparison of two mechanisms.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// The ln ratio. Positive if the lower mechanism is better. `None` with too few rounds.
+    /// The ln ratio. Positive if the second mechanism is better. `None` with too few rounds.
     pub interval: Option<Interval>,
     /// The verdict from the interval and the cell's noise floor.
     pub verdict: Verdict,
 }
 
 impl Ranking {
-    /// The comparison of row `below` with row `above`, which is ranked above it.
+    /// The comparison of row `second` with row `first`.
     ///
     /// # Panics
-    /// If `above` is not less than `below`, or if one of them is not the index of a row.
-    pub fn comparison(&self, above: usize, below: usize) -> &Comparison {
-        &self.pairs[above][below - above - 1]
+    /// If they are the same, or if one of them is not the index of a row.
+    pub fn comparison(&self, first: usize, second: usize) -> Comparison {
+        if first < second {
+            self.pairs[first][second - first - 1].clone()
+        } else {
+            let Comparison { interval, verdict } = &self.pairs[second][first - second - 1];
+            Comparison { interval: interval.as_ref().map(Interval::inverse), verdict: verdict.inverse() }
+        }
+    }
+
+    /// The best of some rows, which are given by their indexes in ascending order: the first that no other of them is known to beat.
+    /// It need not be the first of them, because rows are sorted by their comparisons with the first row of all. Where each is beaten
+    /// by another, in a cycle, it is the first. `None` without rows.
+    pub fn best_of(&self, rows: &[usize]) -> Option<usize> {
+        let is_beaten = |row: usize| {
+            rows.iter().any(|other| *other != row && self.comparison(row, *other).verdict == Verdict::Faster)
+        };
+        rows.iter().copied().find(|row| !is_beaten(*row)).or(rows.first().copied())
     }
 
     /// The smallest difference that this cell can show, as a ln ratio. If a difference is this
@@ -501,6 +516,28 @@ pub(crate) mod tests {
         let control = ranking.control.as_ref().and_then(|row| row.result.as_ref()).unwrap();
         assert_eq!((control.verdict, control.rank), (Some(Verdict::Equivalent), None));
         assert!(ranking.resolution().is_some_and(|ln| ln > 0.019 && ln < 0.3));
+    }
+
+    #[test]
+    fn the_best_of_some_rows_is_one_that_no_other_is_known_to_beat() {
+        // Where both were measured, `b` takes 5 % less than `a`. `a` also has rounds in which the
+        // reference was slow, and `b` rounds in which it was fast.
+        let reference = [500, 500, 500, 80, 90, 100, 110, 120, 130, 20, 20, 20];
+        let mut record = record(&[("task/reference", &reference), ("task/a", &[105; 12]), ("task/b", &[100; 12])]);
+        record.instances.retain(|one| match one.entrant {
+            1 => one.round < 9,
+            2 => one.round >= 3,
+            _ => true,
+        });
+        let [ranking] = &*rank(&record) else { panic!("one cell") };
+        let at = |name: &str| ranking.rows.iter().position(|row| row.spec.name == name).unwrap();
+        let (a, b) = (at("task/a"), at("task/b"));
+        assert!(a < b);
+        assert_eq!(ranking.comparison(a, b).verdict, Verdict::Faster);
+        assert_eq!(ranking.comparison(b, a).verdict, Verdict::Slower);
+        assert_eq!(ranking.comparison(b, a).interval.map(|one| one.estimate.exp() > 0.94), Some(true));
+        assert_eq!(ranking.best_of(&[a, b]), Some(b));
+        assert_eq!((ranking.best_of(&[a]), ranking.best_of(&[])), (Some(a), None));
     }
 
     #[test]

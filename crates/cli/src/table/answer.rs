@@ -34,13 +34,11 @@ pub(crate) fn outcome_among(ranking: &Ranking, filter: impl Fn(&Row) -> bool) ->
         let row = &ranking.rows[*at];
         row.spec.standing == Standing::Candidate && row.result.is_some() && filter(row)
     };
-    let mut candidates = (0..ranking.rows.len()).filter(is_candidate);
-    let best = candidates.next()?;
+    let candidates: Vec<usize> = (0..ranking.rows.len()).filter(is_candidate).collect();
+    let best = ranking.best_of(&candidates).filter(|_| candidates.len() > 1)?;
     let mut outcome = Outcome { leaders: vec![&ranking.rows[best]], are_equivalent: true, next: None };
-    let mut others = 0;
-    for at in candidates {
+    for at in candidates.into_iter().filter(|at| *at != best) {
         let comparison = ranking.comparison(best, at);
-        others += 1;
         match (comparison.verdict, comparison.interval) {
             (Verdict::Slower, Some(interval)) => {
                 outcome.next.get_or_insert((&ranking.rows[at], interval));
@@ -51,7 +49,7 @@ pub(crate) fn outcome_among(ranking: &Ranking, filter: impl Fn(&Row) -> bool) ->
             }
         }
     }
-    (others > 0).then_some(outcome)
+    Some(outcome)
 }
 
 /// The maximum number of mechanisms in a sentence that is shortened with `and 3 more`.
@@ -119,7 +117,7 @@ fn other_data(ranking: &Ranking, outcome: &Outcome<'_>) -> String {
             row.spec.ownership == ownership && row.spec.standing == Standing::Candidate && row.result.is_some()
         };
         let class: Vec<usize> = (0..ranking.rows.len()).filter(is_of_class).collect();
-        let Some(&best) = class.first().filter(|_| ownership != first) else { continue };
+        let Some(best) = ranking.best_of(&class).filter(|_| ownership != first) else { continue };
         let row = &ranking.rows[best];
         // The sentence about the next mechanism already names it.
         if outcome.next.as_ref().is_some_and(|(next, _)| next.spec.name == row.spec.name) {

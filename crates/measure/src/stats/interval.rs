@@ -48,6 +48,12 @@ impl Interval {
         self.high.exp()
     }
 
+    /// The interval of the inverse ratio: of A to B, where this is of B to A.
+    #[must_use]
+    pub fn inverse(&self) -> Self {
+        Self { estimate: -self.estimate, low: -self.high, high: -self.low, ..*self }
+    }
+
     /// Half the distance between the ends, in ln ratio. The estimate need not lie in the middle.
     #[must_use]
     pub fn half_width(&self) -> f64 {

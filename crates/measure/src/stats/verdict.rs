@@ -27,6 +27,18 @@ pub enum Verdict {
     Inconclusive,
 }
 
+impl Verdict {
+    /// The verdict on A, where this is the verdict on B.
+    #[must_use]
+    pub fn inverse(self) -> Self {
+        match self {
+            Self::Faster => Self::Slower,
+            Self::Slower => Self::Faster,
+            Self::Equivalent | Self::Inconclusive => self,
+        }
+    }
+}
+
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -205,24 +217,16 @@ mod tests {
         assert_eq!(Margins::default(), Margins { decided: 0.02, equivalent: 0.05 });
     }
 
-    fn flipped(verdict: Verdict) -> Verdict {
-        match verdict {
-            Verdict::Faster => Verdict::Slower,
-            Verdict::Slower => Verdict::Faster,
-            same => same,
-        }
-    }
-
     proptest! {
         #[test]
         fn swapping_a_and_b_swaps_the_verdict(one in -0.15..0.15, other in -0.15..0.15, floor in 0.0..0.08) {
             let (low, high) = (f64::min(one, other), f64::max(one, other));
             let plain = Interval { estimate: one, low, high, coverage: 0.95 };
-            let swapped = Interval { estimate: -one, low: -high, high: -low, coverage: 0.95 };
+            let swapped = plain.inverse();
             let margins = Margins::default();
             prop_assert_eq!(
                 verdict(Some(&swapped), Some(floor), margins),
-                flipped(verdict(Some(&plain), Some(floor), margins))
+                verdict(Some(&plain), Some(floor), margins).inverse()
             );
         }
 

@@ -104,7 +104,7 @@ impl Answer {
             let is_excluded = excluded.iter().any(|excluded| excluded.mechanism == row.spec.name);
             question.concerns(&row.spec) && !is_excluded
         };
-        let fit: Vec<&Row> = ranking.rows.iter().filter(|row| is_fit(row) && row.result.is_some()).collect();
+        let mut fit: Vec<&Row> = ranking.rows.iter().filter(|row| is_fit(row) && row.result.is_some()).collect();
         let Advice { words, best, certainty } = match &*fit {
             [] => without_candidate(&excluded, cell),
             [one] => {
@@ -113,6 +113,8 @@ impl Answer {
             }
             several => among(ranking, is_fit, several),
         };
+        // The best of some mechanisms need not be the first of them in the table of all.
+        fit.sort_by_key(|row| best.iter().position(|name| *name == row.spec.name).unwrap_or(usize::MAX));
         Answer {
             cell: cell.clone(),
             words,
