@@ -189,10 +189,10 @@ fn addition(record: &Record, kind: RoundKind) -> Option<String> {
         RoundKind::Planned => None,
         RoundKind::MakeUp(count) => Some(format!("{count} more instances, in place of discarded ones")),
         RoundKind::Refinement(1) => {
-            Some(format!("round {}, of one table that does not show small differences yet", record.rounds))
+            Some(format!("round {}, of one table that does not detect small differences yet", record.rounds))
         }
         RoundKind::Refinement(tables) => {
-            Some(format!("round {}, of {tables} tables that do not show small differences yet", record.rounds))
+            Some(format!("round {}, of {tables} tables that do not detect small differences yet", record.rounds))
         }
     }
 }

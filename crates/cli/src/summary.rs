@@ -106,8 +106,9 @@ fn noise(record: &Record, rankings: &[Ranking]) -> String {
         None => String::from("too few rounds to tell how much a mechanism differs from itself"),
     };
     let resolution = quantiles(rankings.iter().filter_map(|ranking| Some(ranking.resolution()?.exp_m1())).collect());
-    let resolution = resolution
-        .map_or(String::new(), |[median, p90]| format!("; differences show from {median} (nine in ten: {p90})"));
+    let resolution = resolution.map_or(String::new(), |[median, p90]| {
+        format!("; tables detect differences from {median} (nine in ten: {p90})")
+    });
     let ranked = rankings.iter().filter(|ranking| ranking.cell.pattern.is_ranked());
     let verdicts: Vec<Verdict> =
         ranked.flat_map(|ranking| &ranking.rows).filter_map(|row| row.result.as_ref()?.verdict).collect();
@@ -163,7 +164,7 @@ fn core_distance_change(record: &Record) -> String {
     let middle = (near * far).sqrt();
     let count = lines.iter().filter(|line| **line < middle).count();
     format!(
-        "The two cores were not always as near to each other, as when a host moves its guests: a cache line's round trip was about {} in {count} of {} turns of a cell and about {} in the others. A table compares rounds at one distance only.",
+        "The two cores were not always as near to each other, as when a host moves its guests: a cache line's round trip was about {} in {count} of {} measurements of a table and about {} in the others. A table with enough rounds at one of the two compares only those.",
         duration(near),
         lines.len(),
         duration(far)

@@ -1,6 +1,6 @@
 //! CRC-32 as in zlib, 16 bytes at a time: slicing-by-16, after Kounavis and Berry, 2005. The guests
-//! of `crates/guest/wat` use the same algorithm. A library with the processor's vector instructions
-//! would compare algorithms, not sandboxes.
+//! of the folder `wat` use the same algorithm, with the lookups in the same order. A library with the
+//! processor's vector instructions would compare algorithms, not sandboxes.
 
 /// The tables. Table 0 contains the CRC of each byte; each further table is the previous one with a
 /// zero byte appended.
@@ -27,9 +27,13 @@ impl Crc {
         let (chunks, rest) = bytes.as_chunks::<16>();
         let mut crc = u32::MAX;
         for chunk in chunks {
-            let mut mixed = *chunk;
-            mixed.iter_mut().zip(crc.to_le_bytes()).for_each(|(byte, crc)| *byte ^= crc);
-            crc = (0..16).fold(0, |sum, at| sum ^ tables[15 - at][mixed[at] as usize]);
+            let [first, others @ ..] = chunk.as_chunks::<4>().0 else { unreachable!("a chunk has four words") };
+            // The lookups of the first word come last, as only they wait for the CRC so far.
+            let sum = others.as_flattened().iter().zip(tables[..12].iter().rev());
+            let sum = sum.fold(0, |sum, (byte, table)| sum ^ table[*byte as usize]);
+            let mixed = (u32::from_le_bytes(*first) ^ crc).to_le_bytes();
+            crc =
+                mixed.iter().zip(tables[12..].iter().rev()).fold(sum, |sum, (byte, table)| sum ^ table[*byte as usize]);
         }
         !rest.iter().fold(crc, |crc, byte| (crc >> 8) ^ tables[0][(crc as u8 ^ byte) as usize])
     }

@@ -65,7 +65,7 @@ pub const MAX_ROUNDS: usize = 1_000;
 /// number of rounds decide, never significance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Precision {
-    /// A cell gets no more rounds when it can show differences this small, as a ln ratio.
+    /// A cell gets no more rounds when it detects differences this small, as a ln ratio.
     pub resolution: f64,
     /// The maximum number of rounds of a cell, with the planned ones.
     pub max_rounds: usize,

@@ -78,7 +78,7 @@ impl Ranking {
         rows.iter().copied().find(|row| !is_beaten(*row)).or(rows.first().copied())
     }
 
-    /// The smallest difference that this cell can show, as a ln ratio. If a difference is this
+    /// The smallest difference that this cell detects, as a ln ratio. If a difference is this
     /// large, an interval of median width around it lies completely above the decision threshold.
     /// `None` if the noise floor is unknown, or if no mechanisms are compared.
     pub fn resolution(&self) -> Option<f64> {

@@ -49,7 +49,7 @@ pub enum RoundKind {
     Planned,
     /// To replace discarded instances. With their number.
     MakeUp(usize),
-    /// To show smaller differences ([`Plan::precision`]). With the number of cells.
+    /// To detect smaller differences ([`Plan::precision`]). With the number of cells.
     Refinement(usize),
 }
 
@@ -264,7 +264,7 @@ impl Rounds<'_> {
         }
     }
 
-    /// Measures more rounds of the cells that cannot yet show differences as small as requested. Each
+    /// Measures more rounds of the cells that do not yet detect differences as small as requested. Each
     /// has the third of them that shows least, so the time goes where it is needed most. Stops when
     /// all cells can or have the maximum number of rounds, or when another round would take longer than
     /// the budget allows.

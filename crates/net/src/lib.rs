@@ -88,7 +88,7 @@
 //!
 //! # Back-pressure
 //!
-//! A send never waits. What the kernel does not accept at once is queued, up to [`Limits::queue`];
+//! A send never waits for the peer or the network. What the kernel does not accept at once is queued, up to [`Limits::queue`];
 //! then a send returns [`Outcome::Full`]. [`Event::Drained`] follows when the queue is empty. So a
 //! program sends until `Full`, and continues at `Drained`. Towards its peers, [`Handle::pause`] makes
 //! a node stop reading, and the peer's own sends then wait or become `Full`.
@@ -219,9 +219,9 @@
 //!   [`Event::Drained`] reports when to continue. Threads that send on one connection at the same
 //!   time wait for each other, for one system call at most.
 //! - **Copies.** A received message is borrowed from a read buffer that is reused;
-//!   [`Message::take`] keeps it. A sent message is written straight from the caller's memory. Only
-//!   two things are copied: the part that the kernel does not accept at once, and what a WebSocket
-//!   client has to mask.
+//!   [`Message::take`] keeps it. A large message to an idle connection is written straight from the
+//!   caller's memory. Copied are what has to be queued, messages of up to 256 bytes behind their header,
+//!   messages below 16 KiB in a [`Batch`], and what is masked, encrypted or compressed.
 //! - **Fairness.** A busy connection keeps others waiting for [`Limits::time_slice`] and a few
 //!   messages more, unless a single callback takes longer.
 //! - **Limits.** Whatever a peer does costs a bounded amount of memory and time: [`Limits`].

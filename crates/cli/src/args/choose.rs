@@ -77,7 +77,7 @@ pub(crate) struct Choose {
     pub(crate) need: Vec<Need>,
 
     /// About how long a short run may take, with its preparation (1s or more). It ends earlier once
-    /// every table shows differences of 3 %
+    /// every table detects differences of 3 %
     #[arg(long, value_parser = parse_budget, default_value = "45s", value_name = "TIME")]
     #[arg(conflicts_with_all = ["record", "dir"])]
     pub(crate) budget: Duration,

@@ -60,7 +60,7 @@ pub(super) struct TableState {
     pub(super) second: String,
     /// The time of the control relative to the same mechanism's other instance: the noise.
     pub(super) control: String,
-    /// The smallest difference that the rounds so far can show.
+    /// The smallest difference that the rounds so far detect.
     pub(super) resolution: String,
     /// The number of discarded instances.
     pub(super) discarded: usize,

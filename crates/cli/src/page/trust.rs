@@ -58,7 +58,7 @@ fn noise(rankings: &[Ranking]) -> Grid {
         Column::number("control"),
         Column::number("noise"),
         Column::number("noise floor"),
-        Column::number("differences shown from"),
+        Column::number("detects differences from"),
         Column::number("discarded"),
     ];
     let ratio = |ln: Option<f64>| Entry::optional(ln, ln.map_or(String::from("-"), |ln| percent(ln.exp_m1())));
@@ -74,7 +74,7 @@ fn noise(rankings: &[Ranking]) -> Grid {
         ]
     });
     let caption =
-        String::from("How much a mechanism differs from itself, and the smallest difference that each table can show");
+        String::from("How much a mechanism differs from itself, and the smallest difference that each table detects");
     Grid { caption, columns, rows: rows.collect() }
 }
 

@@ -62,7 +62,7 @@ pub(crate) fn answer(ranking: &Ranking) -> String {
     };
     let mut text = capitalised(&outcome.words());
     if let (false, Some(ln)) = (outcome.is_decided(), ranking.resolution()) {
-        text.push_str(&format!("; differences from {} show", percent(ln.exp_m1())));
+        text.push_str(&format!("; the table detects differences from {}", percent(ln.exp_m1())));
     }
     text.push('.');
     if let Some((row, interval)) = &outcome.next {

@@ -111,7 +111,7 @@ pub(super) fn table(group: &[&Ranking]) -> String {
         rows.push(std::iter::once(format!("  {label}")).chain(cells).collect());
     };
     footer("bound", &|ranking| Some(units::duration(ranking.bound.as_ref()?.ns())));
-    footer("differences shown from", &|ranking| Some(percent(ranking.resolution()?.exp_m1())));
+    footer("detects differences from", &|ranking| Some(percent(ranking.resolution()?.exp_m1())));
     let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
     let table = columns(&headers, &alignment, &rows);
     let caveats: String = unique(group.iter().map(|ranking| caveats_at(ranking, &axis.value(&ranking.cell))));

@@ -21,7 +21,7 @@ pub(super) fn footer(ranking: &Ranking) -> String {
 /// Returns what is to be known of a cell: the bound, the smallest detectable difference, the
 /// control, and the number of discarded instances.
 pub(crate) fn facts(ranking: &Ranking) -> Vec<String> {
-    let resolution = ranking.resolution().map(|ln| format!("differences from {} show", percent(ln.exp_m1())));
+    let resolution = ranking.resolution().map(|ln| format!("detects differences from {}", percent(ln.exp_m1())));
     let few = (ranking.floor.is_none() && ranking.control.is_some())
         .then(|| String::from("fewer than 6 valid pairs of the control: nothing is decided"));
     let control = ranking.control.as_ref().and_then(|row| row.result.as_ref()?.versus.as_ref());

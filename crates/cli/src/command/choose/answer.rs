@@ -31,7 +31,7 @@ pub(super) struct Answer {
     pub(super) certainty: Certainty,
     /// The rounds of the run.
     pub(super) rounds: usize,
-    /// The smallest difference that the cell can show, as a ln ratio. `None` if its noise is unknown.
+    /// The smallest difference that the cell detects, as a ln ratio. `None` if its noise is unknown.
     pub(super) resolution: Option<f64>,
     /// The mechanisms that meet the needs, fastest first.
     pub(super) mechanisms: Vec<Candidate>,
@@ -183,7 +183,7 @@ impl Answer {
         let rounds = if self.rounds == 1 { String::from("1 round") } else { format!("{} rounds", self.rounds) };
         match (self.certainty, self.resolution) {
             (Certainty::Nothing | Certainty::NoResult, _) => String::new(),
-            (_, Some(ln)) => format!("  from {rounds}; differences from {} show\n", percent(ln.exp_m1())),
+            (_, Some(ln)) => format!("  from {rounds}; detects differences from {}\n", percent(ln.exp_m1())),
             (_, None) => format!("  from {rounds}\n"),
         }
     }

@@ -18,7 +18,7 @@ use crate::args::{Choose, Need};
 use crate::measurement::{random_seed, time_window};
 use crate::{hosts, with_peers};
 
-/// A table that shows differences this small gets no more rounds.
+/// A table that detects differences this small gets no more rounds.
 const RESOLUTION: f64 = 0.03;
 /// The window of an instance, in nanoseconds. At a low rate it is longer, up to the maximum.
 const WINDOW_NS: u64 = 30_000_000;

@@ -3,7 +3,7 @@
 //! Mechanisms are ranked within a table. Tables that differ only in the distance and in how the ends
 //! wait answer one question, so the fastest of each are compared too: by their ratios in common
 //! rounds, with the larger noise floor of the two tables. They did not take turns in slices, so
-//! this shows larger differences only.
+//! this detects larger differences only.
 
 use estafette_measure::case::{Cell, Load, Pattern};
 use estafette_measure::core_distance::Comparable;
