@@ -118,8 +118,8 @@ pub(crate) struct Bench {
     #[arg(value_name = "SUITE|MECHANISM")]
     pub(crate) what: Vec<String>,
 
-    /// quick: 9 rounds of 15 + 30 ms, and up to 18 more for tables that do not yet show differences
-    /// of 3 %, if there is time within 55 s; standard: 12 of 100 + 250 ms and more cells; full: 6, by
+    /// quick: 9 rounds of 15 + 30 ms, and up to 18 more for tables that do not yet detect
+    /// differences of 3 %, if there is time within 55 s; standard: 12 of 100 + 250 ms and more cells; full: 6, by
     /// count, and in ipc-typed 12 of 100 + 1000 ms
     #[arg(long, default_value = "quick", value_name = "quick|standard|full")]
     pub(crate) profile: Profile,
@@ -204,8 +204,8 @@ pub(crate) struct Bench {
     #[arg(long, value_hint = ValueHint::FilePath, value_name = "FILE.toml")]
     pub(crate) config: Option<PathBuf>,
 
-    /// After the rounds of the profile or of --rounds, measure more until every table shows
-    /// differences from 5 %, for at most this time in all (10min)
+    /// After the rounds of the profile or of --rounds, measure more until every table
+    /// detects differences from 5 %, for at most this time in all (10min)
     #[arg(long, value_parser = parse_budget, value_name = "TIME", num_args = 0..=1, default_missing_value = "10min", require_equals = true)]
     pub(crate) until_decided: Option<Duration>,
 

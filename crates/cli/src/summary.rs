@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 
 use estafette_measure::limits;
-use estafette_measure::ranking::{Ranking, Row};
+use estafette_measure::ranking::Ranking;
 use estafette_measure::record::Record;
-use estafette_measure::spec::{Scope, Standing};
+use estafette_measure::spec::Scope;
 use estafette_measure::stats::Verdict;
 use estafette_measure::units::{duration, grouped, three_digits};
 
 use crate::columns::{plain, wrapped};
-use crate::table::{is_different, list, outcome, percent, short};
+use crate::table::{best_candidate, is_different, list, outcome, percent, short};
 
 /// Returns the sentences, each wrapped to at most 100 columns.
 pub(crate) fn sentences(record: &Record, rankings: &[Ranking]) -> String {
@@ -32,11 +32,6 @@ pub(crate) fn doubts(record: &Record, rankings: &[Ranking]) -> Vec<String> {
 fn allocator(record: &Record) -> String {
     let provenance = record.provenance.as_ref().filter(|provenance| provenance.allocator != "system");
     provenance.map_or(String::new(), |provenance| format!("The allocator was {}.", plain(&provenance.allocator)))
-}
-
-/// Returns the fastest candidate of a cell.
-fn best(ranking: &Ranking) -> Option<&Row> {
-    ranking.rows.iter().find(|row| row.spec.standing == Standing::Candidate && row.result.is_some())
 }
 
 /// Lists the winners by scope, and counts the cells without a decision.
@@ -83,7 +78,7 @@ pub(crate) fn bounds(rankings: &[Ranking]) -> String {
     for scope in Scope::ALL {
         let best = rankings.iter().filter(|ranking| ranking.cell.scope == scope).find_map(|ranking| {
             let bound = ranking.bound.as_ref()?;
-            let ratio = best(ranking)?.result.as_ref()?.metric_ns / bound.ns();
+            let ratio = best_candidate(ranking)?.result.as_ref()?.metric_ns / bound.ns();
             Some(format!("{scope} {} {} times {}", ranking.cell.pattern.result(), three_digits(ratio), bound.cost()))
         });
         parts.extend(best);
@@ -197,7 +192,7 @@ mod tests {
         };
         assert_eq!(sentence(0), "");
         assert_eq!(sentence(3), "");
-        assert!(sentence(20).contains("in 40 of 60 turns"), "{}", sentence(20));
+        assert!(sentence(20).contains("in 40 of 60 measurements"), "{}", sentence(20));
     }
 
     /// A record of one mechanism with these cache-line round trips, one per round, in nanoseconds.

@@ -68,7 +68,7 @@ impl Ranking {
         }
     }
 
-    /// The best of some rows, which are given by their indexes in ascending order: the first that no other of them is known to beat.
+    /// The best of some rows, which are given by their indexes: the first that no other of them is known to beat.
     /// It need not be the first of them, because rows are sorted by their comparisons with the first row of all. Where each is beaten
     /// by another, in a cycle, it is the first. `None` without rows.
     pub fn best_of(&self, rows: &[usize]) -> Option<usize> {
@@ -289,13 +289,19 @@ fn compare_all(record: &Record, rows: &[(usize, Row)], floor: Option<f64>) -> Ve
 }
 
 /// Gives each sorted row its place. It depends on how many rows are known to be better. Rows with
-/// the same number share a place and are adjacent. So a row whose difference from the first is not
-/// decided is never placed below one whose difference is.
+/// the same number share a place and are adjacent.
 fn assign_places(record: &Record, rows: &mut [(usize, Row)], floor: Option<f64>) {
     let pairs = compare_all(record, rows, floor);
-    let better =
-        |below: usize| (0..below).filter(|above| pairs[*above][below - above - 1].verdict == Verdict::Slower).count();
-    let better: Vec<usize> = (0..rows.len()).map(better).collect();
+    let mut better = vec![0; rows.len()];
+    for (above, pairs) in pairs.iter().enumerate() {
+        for (below, pair) in (above + 1..).zip(pairs) {
+            match pair.verdict {
+                Verdict::Slower => better[below] += 1,
+                Verdict::Faster => better[above] += 1,
+                Verdict::Equivalent | Verdict::Inconclusive => {}
+            }
+        }
+    }
     let mut order: Vec<usize> = (0..rows.len()).filter(|at| rows[*at].1.result.is_some()).collect();
     order.sort_by_key(|at| better[*at]);
     for (index, &at) in order.iter().enumerate() {
@@ -519,10 +525,10 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_best_of_some_rows_is_one_that_no_other_is_known_to_beat() {
+    fn a_row_that_beats_another_has_a_better_place_even_if_its_ratio_to_the_first_is_worse() {
         // Where both were measured, `b` takes 5 % less than `a`. `a` also has rounds in which the
         // reference was slow, and `b` rounds in which it was fast.
-        let reference = [500, 500, 500, 80, 90, 100, 110, 120, 130, 20, 20, 20];
+        let reference = [99, 99, 99, 50, 50, 50, 90, 90, 90, 20, 20, 20];
         let mut record = record(&[("task/reference", &reference), ("task/a", &[105; 12]), ("task/b", &[100; 12])]);
         record.instances.retain(|one| match one.entrant {
             1 => one.round < 9,
@@ -532,12 +538,21 @@ pub(crate) mod tests {
         let [ranking] = &*rank(&record) else { panic!("one cell") };
         let at = |name: &str| ranking.rows.iter().position(|row| row.spec.name == name).unwrap();
         let (a, b) = (at("task/a"), at("task/b"));
-        assert!(a < b);
-        assert_eq!(ranking.comparison(a, b).verdict, Verdict::Faster);
-        assert_eq!(ranking.comparison(b, a).verdict, Verdict::Slower);
-        assert_eq!(ranking.comparison(b, a).interval.map(|one| one.estimate.exp() > 0.94), Some(true));
-        assert_eq!(ranking.best_of(&[a, b]), Some(b));
-        assert_eq!((ranking.best_of(&[a]), ranking.best_of(&[])), (Some(a), None));
+        assert_eq!((at("task/reference"), b, a), (0, 1, 2));
+        let advantage = |at: usize| ranking.rows[at].result.as_ref().unwrap().versus.unwrap().estimate;
+        assert!(advantage(a) > advantage(b));
+        let places = ranking.rows.iter().map(|row| row.result.as_ref().unwrap().rank.unwrap().place);
+        assert_eq!(places.collect::<Vec<_>>(), [1, 2, 3]);
+        let [forth, back] = [ranking.comparison(a, b), ranking.comparison(b, a)];
+        assert_eq!((forth.verdict, back.verdict), (Verdict::Faster, Verdict::Slower));
+        let ends = |one: Comparison| one.interval.map(|one| [one.low, one.estimate, one.high].map(f64::exp)).unwrap();
+        assert!(ends(forth).iter().all(|ratio| (ratio - 1.05).abs() < 1e-9));
+        assert!(ends(back).iter().all(|ratio| (ratio - 1.0 / 1.05).abs() < 1e-9));
+        assert_eq!((ranking.best_of(&[b, a]), ranking.best_of(&[a, b])), (Some(b), Some(b)));
+        assert_eq!(
+            (ranking.best_of(&[0, b, a]), ranking.best_of(&[a]), ranking.best_of(&[])),
+            (Some(0), Some(a), None)
+        );
     }
 
     #[test]

@@ -2,12 +2,12 @@
 
 use estafette_measure::case::{Load, Pattern};
 use estafette_measure::ranking::{Ranking, RowResult};
-use estafette_measure::spec::{Scope, Standing};
+use estafette_measure::spec::Scope;
 use estafette_measure::units;
 use maud::{Markup, html};
 
 use crate::table::matrix::{self, Advice, Axis};
-use crate::table::{capitalised, list, outcome, ratio, short};
+use crate::table::{best_candidate, capitalised, list, outcome, ratio, short};
 
 /// The answers of one distance.
 pub(super) struct Answers {
@@ -126,8 +126,7 @@ fn part(advice: &Advice<'_>, axis: Option<Axis>, number: &dyn Fn(&Ranking) -> us
 
 /// The result of the fastest candidate.
 fn first(ranking: &Ranking) -> Option<&RowResult> {
-    let mut candidates = ranking.rows.iter().filter(|row| row.spec.standing == Standing::Candidate);
-    candidates.find_map(|row| row.result.as_ref())
+    best_candidate(ranking)?.result.as_ref()
 }
 
 /// The figure of a result as a user thinks of it: `3.20 us a round trip`, `1.20 GiB/s`.

@@ -26,7 +26,7 @@ pub(super) fn html(record: &Record, rankings: &[Ranking]) -> Markup {
         (noise(rankings).html())
         @if !discarded.rows.is_empty() { h3 { "Discarded instances" } (discarded.html()) }
         @if !failures.rows.is_empty() { h3 { "Failures and broken promises" } (failures.html()) }
-        @if !refusals.is_empty() { h3 { "Not in every table of its distance" } (refused(refusals).html()) }
+        @if !refusals.is_empty() { h3 { "Not in every table of its scope" } (refused(refusals).html()) }
     }
 }
 

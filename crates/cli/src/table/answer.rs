@@ -1,6 +1,8 @@
 //! The sentences above a table: which mechanism to use, how certain that is, and how much slower
 //! the next one is.
 
+use std::iter;
+
 use estafette_measure::ranking::{Ranking, Row};
 use estafette_measure::spec::{Ownership, Standing};
 use estafette_measure::stats::{Interval, Verdict};
@@ -10,7 +12,8 @@ use super::{percent, short};
 
 /// The outcome of a cell for the candidates: the mechanisms that a program might choose.
 pub(crate) struct Outcome<'a> {
-    /// The fastest, and those that are not known to be slower, fastest first.
+    /// The fastest, and those that are not known to be slower: the fastest first, the others in the
+    /// order of the table.
     pub(crate) leaders: Vec<&'a Row>,
     /// Whether all leaders are known to be equivalent to the fastest.
     pub(crate) are_equivalent: bool,
@@ -30,26 +33,29 @@ pub(crate) fn outcome(ranking: &Ranking) -> Option<Outcome<'_>> {
 /// Returns the outcome of a cell for the mechanisms that a filter lets through.
 pub(crate) fn outcome_among(ranking: &Ranking, filter: impl Fn(&Row) -> bool) -> Option<Outcome<'_>> {
     ranking.floor?;
-    let is_candidate = |at: &usize| {
-        let row = &ranking.rows[*at];
-        row.spec.standing == Standing::Candidate && row.result.is_some() && filter(row)
-    };
-    let candidates: Vec<usize> = (0..ranking.rows.len()).filter(is_candidate).collect();
+    let candidates = candidates(ranking, filter);
     let best = ranking.best_of(&candidates).filter(|_| candidates.len() > 1)?;
-    let mut outcome = Outcome { leaders: vec![&ranking.rows[best]], are_equivalent: true, next: None };
-    for at in candidates.into_iter().filter(|at| *at != best) {
-        let comparison = ranking.comparison(best, at);
-        match (comparison.verdict, comparison.interval) {
-            (Verdict::Slower, Some(interval)) => {
-                outcome.next.get_or_insert((&ranking.rows[at], interval));
-            }
-            (verdict, _) => {
-                outcome.are_equivalent &= verdict == Verdict::Equivalent;
-                outcome.leaders.push(&ranking.rows[at]);
-            }
-        }
-    }
-    Some(outcome)
+    let verdict = |at: usize| ranking.comparison(best, at).verdict;
+    let others = candidates.into_iter().filter(|at| *at != best);
+    let (slower, equal): (Vec<usize>, Vec<usize>) = others.partition(|at| verdict(*at) == Verdict::Slower);
+    let next =
+        ranking.best_of(&slower).and_then(|at| Some((&ranking.rows[at], ranking.comparison(best, at).interval?)));
+    Some(Outcome {
+        are_equivalent: equal.iter().all(|at| verdict(*at) == Verdict::Equivalent),
+        leaders: iter::once(best).chain(equal).map(|at| &ranking.rows[at]).collect(),
+        next,
+    })
+}
+
+/// Returns the fastest of the candidates that have a result.
+pub(crate) fn best_candidate(ranking: &Ranking) -> Option<&Row> {
+    ranking.best_of(&candidates(ranking, |_| true)).map(|at| &ranking.rows[at])
+}
+
+/// The rows of the candidates with a result that a filter lets through, in the order of the table.
+fn candidates(ranking: &Ranking, filter: impl Fn(&Row) -> bool) -> Vec<usize> {
+    let is_candidate = |row: &Row| row.spec.standing == Standing::Candidate && row.result.is_some() && filter(row);
+    (0..ranking.rows.len()).filter(|at| is_candidate(&ranking.rows[*at])).collect()
 }
 
 /// The maximum number of mechanisms in a sentence that is shortened with `and 3 more`.
@@ -99,33 +105,31 @@ impl Outcome<'_> {
     }
 }
 
-/// Names the fastest of each other ownership class, and their time relative to the first row.
-/// Returns no text if the leaders have several classes.
+/// Names the fastest of each other ownership class, and how many times as long as the fastest of all
+/// they take. Returns no text if the leaders have several classes.
 fn other_data(ranking: &Ranking, outcome: &Outcome<'_>) -> String {
     let first = outcome.leaders[0].spec.ownership;
     if outcome.leaders.iter().any(|row| row.spec.ownership != first) {
         return String::new();
     }
+    let Some(fastest) = ranking.best_of(&candidates(ranking, |_| true)) else { return String::new() };
     let mut text = String::new();
     for (ownership, words) in [
         (Ownership::Owned, "Of those that move values"),
         (Ownership::Borrowed, "Of those that copy bytes"),
         (Ownership::Loaned, "Of those whose messages are written in place"),
     ] {
-        let is_of_class = |at: &usize| {
-            let row = &ranking.rows[*at];
-            row.spec.ownership == ownership && row.spec.standing == Standing::Candidate && row.result.is_some()
-        };
-        let class: Vec<usize> = (0..ranking.rows.len()).filter(is_of_class).collect();
+        let class = candidates(ranking, |row| row.spec.ownership == ownership);
         let Some(best) = ranking.best_of(&class).filter(|_| ownership != first) else { continue };
         let row = &ranking.rows[best];
         // The sentence about the next mechanism already names it.
         if outcome.next.as_ref().is_some_and(|(next, _)| next.spec.name == row.spec.name) {
             continue;
         }
-        let is_leader = |at: &&usize| **at == best || ranking.comparison(best, **at).verdict != Verdict::Slower;
-        let names: Vec<&str> = class.iter().filter(is_leader).map(|at| short(&ranking.rows[*at])).collect();
-        let times = row.result.as_ref().and_then(|result| result.versus.as_ref());
+        let others = class.into_iter().filter(|at| *at != best);
+        let equal = others.filter(|at| ranking.comparison(best, *at).verdict != Verdict::Slower);
+        let names: Vec<&str> = iter::once(best).chain(equal).map(|at| short(&ranking.rows[at])).collect();
+        let times = ranking.comparison(fastest, best).interval;
         let times =
             times.map_or(String::new(), |interval| format!(" ({} times)", three_digits((-interval.estimate).exp())));
         text.push_str(&format!(" {words}: {}{times}.", shortened_list(&names, "or")));

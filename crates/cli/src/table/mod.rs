@@ -13,7 +13,7 @@ mod notes;
 mod special;
 
 pub(crate) use across::{fairness, system_calls};
-pub(crate) use answer::{answer, capitalised, list, outcome, outcome_among, ratio};
+pub(crate) use answer::{answer, best_candidate, capitalised, list, outcome, outcome_among, ratio};
 pub(crate) use cell::{against_first, capacity, place, time, times_bound};
 pub(crate) use notes::{by_reason, caveats, facts, grouped_by_family, notes, reasons, refusals};
 

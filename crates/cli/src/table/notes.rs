@@ -229,7 +229,7 @@ pub(crate) fn refusals(record: &Record) -> String {
     let refusals = record.refusals.iter().map(|refusal| (&*refusal.case.mechanism, &*refusal.why));
     match &*by_reason(refusals) {
         "" => String::new(),
-        rows => format!("Not in every cell of its distance:\n{rows}\n"),
+        rows => format!("Not in every cell of its scope:\n{rows}\n"),
     }
 }
 

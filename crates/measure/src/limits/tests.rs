@@ -59,6 +59,7 @@ fn one_cpu_has_no_figures_across_cores() {
         assert_eq!(limits.futex.other_core_idle, None);
         assert_eq!(limits.futex.other_core_busy, None);
         assert!(limits.copy.iter().all(|copy| copy.cross_core_bytes_per_s.is_none()));
+        assert!(limits.copy.iter().all(|copy| copy.cross_core_ahead_bytes.is_none()));
         assert!(!limits.rows().iter().any(|row| row.name.contains("across")));
     }
 }
@@ -73,6 +74,8 @@ fn two_cpus_have_all_figures() {
     assert_eq!(rows_of(&limits, "copy across cores").len(), copy::SIZES.len());
     let sizes: Vec<_> = limits.copy.iter().map(|copy| copy.size_bytes as usize).collect();
     assert_eq!(sizes, copy::SIZES);
+    let is_whole = |copy: &CopyBandwidth| copy.cross_core_ahead_bytes.is_some_and(|ahead| ahead % copy.size_bytes == 0);
+    assert!(limits.copy.iter().all(is_whole), "{:?}", limits.copy);
 }
 
 #[test]

@@ -222,7 +222,8 @@ mod tests {
         fn swapping_a_and_b_swaps_the_verdict(one in -0.15..0.15, other in -0.15..0.15, floor in 0.0..0.08) {
             let (low, high) = (f64::min(one, other), f64::max(one, other));
             let plain = Interval { estimate: one, low, high, coverage: 0.95 };
-            let swapped = plain.inverse();
+            let swapped = Interval { estimate: -one, low: -high, high: -low, coverage: 0.95 };
+            prop_assert_eq!(plain.inverse(), swapped);
             let margins = Margins::default();
             prop_assert_eq!(
                 verdict(Some(&swapped), Some(floor), margins),

@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, Pid, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::epoll::{PolledStream, PolledUdp};
 use crate::native::{Buffered, Native, Tungstenite, Udp};
@@ -21,12 +22,30 @@ const SLICE: Duration = Duration::from_millis(5);
 /// announcements that are late fill no receive buffer.
 const AGAIN: Duration = Duration::from_micros(200);
 
+/// What a thread has to say of a slice.
+struct Report {
+    began: Instant,
+    ended: Instant,
+    /// How many messages it counted: 0, unless it is the one that counts.
+    messages: u64,
+    /// Its processor time.
+    cpu: Duration,
+}
+
+/// The result of a slice.
+#[derive(Clone, Copy)]
+pub(crate) struct Slice {
+    /// Messages per second.
+    pub(crate) rate: f64,
+    /// The processor time for a message of the thread that counts them, in seconds. In a stream, that is the receiver.
+    pub(crate) cpu: f64,
+}
+
 /// The threads of one library.
 pub(crate) struct Contender {
     /// Starts a slice, whose number is given.
     starts: Vec<Sender<u8>>,
-    /// When the slice began or ended, and how many messages the thread counted.
-    reports: Receiver<Result<(Instant, Instant, u64)>>,
+    reports: Receiver<Result<Report>>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -60,8 +79,8 @@ impl Contender {
         Ok(Contender { starts, reports, threads })
     }
 
-    /// Measures a slice. Returns the rate of messages per second.
-    pub(crate) fn slice(&mut self, lap: usize) -> Result<f64> {
+    /// Measures a slice.
+    pub(crate) fn slice(&mut self, lap: usize) -> Result<Slice> {
         // 0 is for messages within a slice.
         let number = (lap % 255 + 1) as u8;
         for start in &self.starts {
@@ -69,16 +88,23 @@ impl Contender {
             let _ = start.send(number);
         }
         let reports = (0..self.starts.len()).map(|_| self.reports.recv()?).collect::<Result<Vec<_>>>()?;
-        let began = reports.iter().map(|(began, ..)| *began).max().expect("a report");
-        let ended = reports.iter().map(|(_, ended, _)| *ended).max().expect("a report");
-        let messages = reports.iter().map(|(.., messages)| *messages).max().expect("a report");
-        Ok(messages as f64 / ended.duration_since(began).as_secs_f64())
+        let began = reports.iter().map(|report| report.began).max().expect("a report");
+        let ended = reports.iter().map(|report| report.ended).max().expect("a report");
+        let Report { messages, cpu, .. } = reports.iter().max_by_key(|report| report.messages).expect("a report");
+        let messages = *messages as f64;
+        Ok(Slice { rate: messages / ended.duration_since(began).as_secs_f64(), cpu: cpu.as_secs_f64() / messages })
     }
 
     pub(crate) fn stop(self) -> Result<()> {
         drop(self.starts);
         self.threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| "a thread panicked".into()))
     }
+}
+
+/// The processor time of this thread.
+fn thread_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 fn pin(core: usize) -> io::Result<()> {
@@ -107,7 +133,7 @@ struct Worker<'a> {
     /// The last slice whose end the receiver has seen. A datagram that announces it may be lost.
     acknowledged: &'a AtomicU8,
     slices: Receiver<u8>,
-    reporter: &'a Sender<Result<(Instant, Instant, u64)>>,
+    reporter: &'a Sender<Result<Report>>,
 }
 
 impl Worker<'_> {
@@ -131,14 +157,15 @@ impl Worker<'_> {
     /// Takes part in slices until there are no more.
     fn serve(&self, mut link: impl Link, is_sender: bool) -> Result<()> {
         for number in &self.slices {
-            let began = Instant::now();
+            let (began, busy) = (Instant::now(), thread_cpu());
             let messages = match (self.task, is_sender) {
                 (Task::Stream(len), true) => self.send_stream(&mut link, number, len)?,
                 (Task::Stream(_), false) => self.recv_stream(&mut link, number)?,
                 (_, true) => self.ask(&mut link, number)?,
                 (_, false) => self.answer(&mut link, number)?,
             };
-            let _ = self.reporter.send(Ok((began, Instant::now(), messages)));
+            let (ended, cpu) = (Instant::now(), thread_cpu() - busy);
+            let _ = self.reporter.send(Ok(Report { began, ended, messages, cpu }));
         }
         Ok(())
     }

@@ -9,7 +9,8 @@
 //!
 //! A figure is the contender's rate as a share of the native one's: the median over rounds of the
 //! median over slices next to each other, with its quartiles. WebSockets are compared with
-//! tungstenite. `epoll alone` are the same native sockets in a loop that waits with epoll and does
+//! tungstenite. `receiver's CPU` is the processor time of a stream's receiver for a message, as a share
+//! of the native one's. `epoll alone` are the same native sockets in a loop that waits with epoll and does
 //! nothing else: what an event loop costs at least.
 
 mod contender;
@@ -21,7 +22,7 @@ use std::fmt;
 
 use rustix::thread::{CpuSet, Pid, sched_getaffinity};
 
-use self::contender::Contender;
+use self::contender::{Contender, Slice};
 
 /// The slices of each contender in a round. The first one is a warm-up.
 const SLICES: usize = 21;
@@ -135,8 +136,8 @@ fn main() -> Result<()> {
     let cores = cores()?;
     println!("share of the native rate: median [quartiles]\n");
     println!(
-        "{:9}  {:16}  {:>9}  {:20}  {:20}  {:20}  batch against buffered",
-        "transport", "task", "native", "epoll alone", "net", "batch"
+        "{:9}  {:16}  {:>9}  {:20}  {:20}  {:20}  {:20}  batch against buffered",
+        "transport", "task", "native", "epoll alone", "net", "receiver's CPU", "batch"
     );
     for wire in Wire::ALL.into_iter().filter(|wire| args.is_empty() || args.iter().any(|arg| arg == wire.scheme())) {
         for task in Task::ALL {
@@ -159,29 +160,36 @@ fn cores() -> Result<[usize; 2]> {
 /// Compares the libraries at one task, and prints a line.
 fn compare(wire: Wire, task: Task, rounds: usize, cores: [usize; 2]) -> Result<()> {
     let libraries = Library::all(wire, task);
-    // The rates of each library in each round.
-    let mut rates = Vec::new();
+    // The slices of each library in each round.
+    let mut measured = Vec::new();
     for round in 0..rounds {
         let roles = if round % 2 == 0 { cores } else { [cores[1], cores[0]] };
-        rates.push(measure(wire, task, &libraries, roles)?);
+        measured.push(measure(wire, task, &libraries, roles)?);
     }
     let place = |library| libraries.iter().position(|one| *one == library);
-    let share = |of: Library, against: Library| -> String {
+    let compared = |of: Library, against: Library, figure: fn(&Slice) -> f64| -> String {
         let (Some(of), Some(against)) = (place(of), place(against)) else { return String::from("-") };
-        let of_round = |slices: &Vec<Vec<f64>>| {
-            quartiles(slices[of].iter().zip(&slices[against]).map(|(of, against)| of / against).collect())[1]
+        let of_round = |slices: &Vec<Vec<Slice>>| {
+            let pairs = slices[of].iter().zip(&slices[against]);
+            quartiles(pairs.map(|(of, against)| figure(of) / figure(against)).collect())[1]
         };
-        let [low, median, high] = quartiles(rates.iter().map(of_round).collect());
+        let [low, median, high] = quartiles(measured.iter().map(of_round).collect());
         format!("{median:.2} [{low:.2} - {high:.2}]")
     };
-    let [_, native, _] = quartiles(rates.iter().flat_map(|round| round[0].iter().copied()).collect());
+    let share = |of: Library, against: Library| compared(of, against, |slice| slice.rate);
+    let receivers_cpu = match task {
+        Task::Stream(_) => compared(Library::Net, Library::Native, |slice| slice.cpu),
+        Task::RoundTrip | Task::OneThread => String::from("-"),
+    };
+    let [_, native, _] = quartiles(measured.iter().flat_map(|round| round[0].iter().map(|slice| slice.rate)).collect());
     println!(
-        "{:9}  {:16}  {:>6.2} us  {:20}  {:20}  {:20}  {}",
+        "{:9}  {:16}  {:>6.2} us  {:20}  {:20}  {:20}  {:20}  {}",
         wire.scheme(),
         task.to_string(),
         1e6 / native,
         share(Library::Epoll, Library::Native),
         share(Library::Net, Library::Native),
+        receivers_cpu,
         share(Library::NetBatch, Library::Native),
         share(Library::NetBatch, Library::NativeBuffered),
     );
@@ -193,24 +201,23 @@ fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
     [1, 2, 3].map(|quarter| values[(values.len() - 1) * quarter / 4])
 }
 
-/// Measures one round, on fresh connections. Returns the rates of each library's slices, in messages
-/// per second.
-fn measure(wire: Wire, task: Task, libraries: &[Library], roles: [usize; 2]) -> Result<Vec<Vec<f64>>> {
+/// Measures one round, on fresh connections. Returns each library's slices.
+fn measure(wire: Wire, task: Task, libraries: &[Library], roles: [usize; 2]) -> Result<Vec<Vec<Slice>>> {
     let mut contenders = Vec::new();
     for library in libraries {
         contenders.push(Contender::start(*library, wire, task, roles)?);
     }
-    let mut rates = vec![Vec::new(); contenders.len()];
+    let mut slices = vec![Vec::new(); contenders.len()];
     for lap in 0..SLICES {
         let forth = 0..contenders.len();
         let order: Vec<usize> = if lap % 2 == 0 { forth.collect() } else { forth.rev().collect() };
         for at in order {
-            let rate = contenders[at].slice(lap)?;
+            let slice = contenders[at].slice(lap)?;
             if lap > 0 {
-                rates[at].push(rate);
+                slices[at].push(slice);
             }
         }
     }
     contenders.into_iter().try_for_each(Contender::stop)?;
-    Ok(rates)
+    Ok(slices)
 }

@@ -318,12 +318,15 @@ pub(super) mod tests {
                 let is_candidate = |row: &&Row| row.spec.standing == Standing::Candidate && row.result.is_some();
                 let candidates: Vec<&Row> = ranking.rows.iter().filter(is_candidate).collect();
                 assert_eq!(answer.mechanisms.len(), candidates.len());
-                let Some(first) = candidates.first() else { continue };
-                assert_eq!(answer.best[0], first.spec.name, "{}: {}", file.path().display(), ranking.cell);
-                // Verdicts are comparisons with the first row of the table, which may be a reference.
-                if ranking.rows[0].spec.name == first.spec.name && answer.certainty == Certainty::Decided {
-                    let is_slower = |row: &&Row| row.result.as_ref().unwrap().verdict == Some(stats::Verdict::Slower);
-                    assert!(candidates[1..].iter().all(is_slower), "{}", ranking.cell);
+                let Some(best) = answer.best.first() else { continue };
+                assert_eq!(answer.mechanisms[0].mechanism, *best);
+                let at = |name: &str| ranking.rows.iter().position(|row| row.spec.name == name).unwrap();
+                for other in candidates.iter().map(|row| &row.spec.name).filter(|name| *name != best) {
+                    let verdict = ranking.comparison(at(best), at(other)).verdict;
+                    let is_best = ranking.floor.is_none() || answer.best.contains(other);
+                    let words = format!("{}: {}: {best} and {other}", file.path().display(), ranking.cell);
+                    assert_eq!(verdict == stats::Verdict::Slower, !is_best, "{words}");
+                    assert_ne!(verdict, stats::Verdict::Faster, "{words}");
                 }
                 asked += 1;
             }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use estafette_measure::case::{Case, Cell};
-use estafette_measure::ranking::{Ranking, Row, rank};
+use estafette_measure::ranking::{Ranking, rank};
 use estafette_measure::record::Record;
 use estafette_measure::spec::Standing;
 use estafette_measure::stats::{Interval, Verdict, median};
@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::Loaded;
 use crate::comparison::{Comparison, differences};
-use crate::table::outcome;
+use crate::table::{best_candidate, outcome};
 
 /// Runs of one machine with one plan, oldest first, and the cases that all of them have.
 #[derive(Debug, Serialize)]
@@ -174,13 +174,10 @@ impl Lineage {
     }
 }
 
-/// Whether a case is the first candidate of its table.
+/// Whether a case is the fastest candidate of its table.
 fn is_first(case: &Case, rankings: &[Ranking]) -> bool {
-    let is_candidate = |row: &&Row| row.spec.standing == Standing::Candidate && row.result.is_some();
     let ranking = rankings.iter().find(|ranking| ranking.cell == case.cell);
-    ranking
-        .and_then(|ranking| ranking.rows.iter().find(is_candidate))
-        .is_some_and(|row| row.spec.name == case.mechanism)
+    ranking.and_then(best_candidate).is_some_and(|row| row.spec.name == case.mechanism)
 }
 
 /// The tables in which no mechanism that was fastest before is among the fastest of the next run.
