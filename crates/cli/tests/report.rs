@@ -172,7 +172,7 @@ fn markdown_has_the_answers_and_a_table_for_each_cell() {
     let done = Ground::new().run(["report", &published("ipc-quick.json.gz"), "--markdown"]).exits(0);
     assert!(done.stdout.starts_with("## What to use\n\n- **Between processes**\n  - "), "{}", done.stdout);
     assert_eq!(done.stdout.matches("\n| \\# | mechanism |").count(), 4, "{}", done.stdout);
-    assert!(done.stdout.contains("`estafette bench ipc"), "{}", done.stdout);
+    assert!(done.stdout.contains("`estafette bench ipc --no-report --out ipc-quick`"), "{}", done.stdout);
 }
 
 #[test]
