@@ -279,9 +279,8 @@ fn records_that_are_damaged() {
     // One whose time was stolen may have been measured again.
     let twice = changed(|record| {
         let instances = record["instances"].as_array_mut().expect("a list");
-        let whole = |instance: &&Value| instance["outcome"]["measured"]["discarded"].is_null();
-        let again = instances.iter().find(whole).expect("an instance that counts").clone();
-        instances.push(again);
+        instances[0]["outcome"]["measured"]["discarded"] = Value::Null;
+        instances.push(instances[0].clone());
     });
     refuses(&twice, &[damaged, "twice"]);
     refuses(&changed(|record| record["mechanisms"] = json!([])), &[damaged, "does not describe"]);

@@ -114,7 +114,7 @@ fn what_was_started_before_is_left_alone() {
     let _alone = alone();
     let ground = Ground::new();
     let script = format!(
-        "sleep 100 >/dev/null 2>&1 & exec {} bench thread/rtrb --rounds 1 --window 20ms --out out",
+        "sleep 1000 >/dev/null 2>&1 & exec {} bench thread/rtrb --rounds 1 --window 60ms --timeout 60s --out out",
         common::PROGRAM
     );
     let done = ground.program("sh", ["-c", &script]).output().expect("a shell");
@@ -262,7 +262,13 @@ fn typed_messages_have_the_references_tables() {
     let _alone = alone();
     let ground = Ground::new();
     let what = ["process/unix-seqpacket.*", "thread/postcard*", "--size=1KiB,10KiB", "--rounds=1"];
-    let done = ground.bench(20, &[&["ipc-typed"], &what[..]].concat());
+    // On a disturbed machine it may be that no instance counts: again, with longer windows.
+    let done = [20, 80, 320].into_iter().find_map(|window_ms| {
+        ground.remove_records();
+        let done = ground.bench(window_ms, &[&["ipc-typed"], &what[..]].concat());
+        (done.stdout.contains("iB/s\n") || window_ms == 320).then_some(done)
+    });
+    let done = done.expect("the last run");
     fits(&done.stdout);
     assert!(!done.stdout.contains("wins"), "one round decides nothing: {}", done.stdout);
     for said in [
@@ -298,16 +304,24 @@ fn json_is_exactly_the_record_and_valid_by_its_schema() {
     let _alone = alone();
     let ground = Ground::new();
     let what = ["process/pipe", "network/udp", "task/flume", "--size=64", "--producers=2"];
-    let done = ground.bench(60, &[&what[..], &["--rounds=2", "--seed=7", "--json"]].concat());
+    let pipe = |record: &Value| {
+        let mut entrants = record["entrants"].as_array().unwrap().iter();
+        let is_pipe = |case: &Value| case["mechanism"] == "process/pipe" && case["cell"]["pattern"] == "ping-pong";
+        entrants.find(|entrant| is_pipe(&entrant["case"])).unwrap().clone()
+    };
+    let run = || {
+        ground.remove_records();
+        ground.bench(60, &[&what[..], &["--rounds=2", "--seed=7", "--json"]].concat())
+    };
+    // On a disturbed machine the instance whose calls are counted may fail, which leaves no count.
+    let done = common::undisturbed(run, |done| !pipe(&done.json())["calls"].is_null());
     let printed = done.json();
     let saved: Value = serde_json::from_str(&fs::read_to_string(ground.record()).unwrap()).unwrap();
     assert_eq!(printed, saved);
     assert_eq!((&printed["seed"], &printed["rounds"]), (&7.into(), &2.into()));
     assert!(done.stderr.contains("round 2 of 2"), "{}", done.stderr);
     // Two writes and two reads; nothing that the instrument does is among them.
-    let mut entrants = printed["entrants"].as_array().unwrap().iter();
-    let is_pipe = |case: &Value| case["mechanism"] == "process/pipe" && case["cell"]["pattern"] == "ping-pong";
-    let pipe = entrants.find(|entrant| is_pipe(&entrant["case"])).unwrap();
+    let pipe = pipe(&printed);
     assert!(pipe["calls"].as_f64().is_some_and(|calls| (3.9..4.1).contains(&calls)), "{pipe}");
 
     let schema: Value = serde_json::from_str(include_str!("../../../docs/record.schema.json")).unwrap();
@@ -469,7 +483,8 @@ fn a_reader_that_goes_away_is_no_error() {
     for arguments in [&["list"][..], &["list", "--json"], &["--help"]] {
         assert_eq!(run_into_closed_pipe(&ground, arguments, true), "");
     }
-    let bench = ["bench", "process/pipe", "--pattern=stream", "--rounds=1", "--window=60ms", "--out=out"];
+    let bench =
+        ["bench", "process/pipe", "--pattern=stream", "--rounds=1", "--window=200ms", "--timeout=60s", "--out=out"];
     assert!(run_into_closed_pipe(&ground, &bench, true).contains("record: out/"));
     assert!(run_into_closed_pipe(&ground, &bench, false).contains("How noisy it was"));
     assert!(run_into_closed_pipe(&ground, &["limits"], false).contains("CPU"));

@@ -265,7 +265,9 @@ fn an_instance_that_starts_with_old_code_does_not_confirm_the_new() {
     let ground = ground('a');
     let start = |what: &str| format!("(func (export \"_start\") {what}) (func (export \"estafette_batch\")");
     let code = |letter, what: &str| marking(letter).replacen("(func (export \"estafette_batch\")", &start(what), 1);
-    ground.write("mark.wat", code('a', "(call $sleep (i64.const 1500))"));
+    let patient = "output: { topics: [out] }, limits: { call: 10min } }";
+    ground.pipeline(&YAML.replace("output: { topics: [out] } }", patient), &[]);
+    ground.write("mark.wat", code('a', "(call $sleep (i64.const 4000))"));
     let mut flow = Flow::start(&ground, &[]);
     flow.wait_for("its start", |status| (function(status, "mark")["phase"] == "starting").then_some(()));
     ground.write("mark.wat", code('b', "(unreachable)"));

@@ -6,7 +6,7 @@ mod common;
 use std::fs;
 use std::sync::OnceLock;
 
-use common::{Done, Ground};
+use common::{Done, Ground, is_disturbed, undisturbed};
 use serde_json::{Value, json};
 
 /// One round of two mechanisms.
@@ -104,12 +104,18 @@ fn rerun(options: &[&str]) -> Done {
 #[test]
 fn another_build_is_measured_in_turn() {
     // Any case may be ten times as slow: a busy machine does not decide this.
-    let rounds = ["--", "--pattern=ping-pong", "--size=64", "--wait=block", "--rounds=6", "--window=20ms", "--out=out"];
+    let rounds =
+        ["--", "--pattern=ping-pong", "--size=64", "--wait=block", "--rounds=6", "--window=60ms", "--timeout=60s"];
     let ground = Ground::new();
     let program = env!("CARGO_BIN_EXE_estafette");
     let what = ["gate", "--rerun", program, "process/pipe", "--allow=1000%", "--json"];
-    let done = ground.run([&what[..], &rounds].concat());
-    assert!([Some(0), Some(3)].contains(&done.status.code()), "{}{}", done.stdout, done.stderr);
+    let run = || {
+        ground.remove_records();
+        ground.run([&what[..], &rounds, &["--out=out"]].concat())
+    };
+    let has_verdict = |done: &Done| [Some(0), Some(3)].contains(&done.status.code());
+    let done = undisturbed(run, |done| has_verdict(done) || !is_disturbed(&done.stderr));
+    assert!(has_verdict(&done), "{}{}", done.stdout, done.stderr);
     let json = done.json();
     let cases = json["cases"].as_array().unwrap();
     assert!(cases.iter().all(|case| case["mechanism"] == "process/pipe") && !cases.is_empty(), "{json}");

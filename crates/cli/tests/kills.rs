@@ -12,12 +12,12 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::{Done, Ground, Running, names, wait_for};
+use common::{Done, Ground, Running, is_disturbed, names, wait_for};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use serde_json::Value;
 
 /// Every distance but the one that spins, in two patterns.
-const BENCH: [&str; 18] = [
+const BENCH: [&str; 19] = [
     "bench",
     "task/flume",
     "process/pipe",
@@ -33,6 +33,7 @@ const BENCH: [&str; 18] = [
     "--size=64",
     "--wait=block",
     "--window=20ms",
+    "--timeout=60s",
     "--out=out",
     "--json",
     "--seed=1",
@@ -71,13 +72,15 @@ fn kill_children(count: usize) {
     let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut random = random();
     let (mut killed, mut costly) = (0, 0);
-    while killed < count {
+    // Not every kill costs an instance: the first child of a run probes the capacity.
+    while killed < count || (costly == 0 && killed < 10 * count) {
         let ground = Ground::new();
+        let kills = count.saturating_sub(killed).max(1);
         // About an instance for each half of a kill; where the run was faster than that, there is another one.
-        let rounds = format!("--rounds={}", (count - killed).div_ceil(8));
+        let rounds = format!("--rounds={}", kills.div_ceil(8));
         let mut run = Running::start(&ground, &[&BENCH[..], &[&rounds]].concat());
         let mut here = 0;
-        while killed + here < count && kill_a_child(&mut run, &mut random) {
+        while here < kills && kill_a_child(&mut run, &mut random) {
             here += 1;
             sleep(Duration::from_millis(random.u64(..150)));
         }
@@ -87,9 +90,8 @@ fn kill_children(count: usize) {
         ground.assert_clean();
         let mut failed = failures(&done.json());
         done.exits(if failed.is_empty() { 0 } else { 2 });
-        // What a machine does that is so busy that a window sees no message.
-        failed.retain(|why| !why.contains("choose a longer --window"));
-        // Not every kill costs an instance: the first child of a run probes the capacity.
+        // What a disturbed machine does.
+        failed.retain(|why| !is_disturbed(why));
         assert!(failed.len() <= here, "{here} killed: {failed:#?}");
         costly += failed.len();
         for why in failed {
@@ -183,7 +185,8 @@ fn interrupt(signals: &[Signal]) {
             began.elapsed(),
             done.stderr.lines().last().unwrap_or("nothing said")
         );
-        assert!(began.elapsed() < Duration::from_secs(10), "it took {:?}", began.elapsed());
+        // A thousand rounds take far longer.
+        assert!(began.elapsed() < Duration::from_secs(60), "it took {:?}", began.elapsed());
         assert!(done.stderr.contains("interrupted"), "{}", done.stderr);
         ground.assert_clean();
         // What was complete is recorded, and printed.

@@ -5,9 +5,9 @@ mod common;
 use std::io::{Read, Write};
 use std::process::Stdio;
 
-use common::{Ground, PROGRAM};
+use common::{Ground, PROGRAM, is_disturbed, undisturbed};
 
-const BENCH: &str = "bench process/pipe process/unix-stream --live --pattern=ping-pong --size=64 --window=20ms \
+const BENCH: &str = "bench process/pipe process/unix-stream --live --pattern=ping-pong --size=64 --window=60ms \
                      --timeout=60s --out=out --no-report";
 /// The terminal's alternate screen begins and ends.
 const ENTER: &str = "\x1b[?1049h";
@@ -23,9 +23,13 @@ fn line(options: &str) -> String {
 #[test]
 fn tables_converge_in_a_full_screen_and_are_printed_at_the_end() {
     let ground = Ground::new();
-    let mut script = ground.program("script", ["--quiet", "--command", &line("--rounds=1"), "/dev/null"]);
-    let output = script.env("TERM", "xterm").output().expect("`script` of util-linux starts");
-    let text = String::from_utf8(output.stdout).expect("UTF-8").replace("\r\n", "\n");
+    let run = || {
+        ground.remove_records();
+        let mut script = ground.program("script", ["--quiet", "--command", &line("--rounds=1"), "/dev/null"]);
+        let output = script.env("TERM", "xterm").output().expect("`script` of util-linux starts");
+        String::from_utf8(output.stdout).expect("UTF-8").replace("\r\n", "\n")
+    };
+    let text = undisturbed(run, |text| text.contains("exit 0") || !is_disturbed(text));
     let (screen, rest) = text.split_once(LEAVE).unwrap_or_else(|| panic!("the screen is given back: {text:?}"));
     assert!(screen.contains(ENTER) && rest.contains(SHOW_CURSOR), "{text:?}");
     for words in ["limits", "capacities", "instances", "answer so far", "discarded"] {

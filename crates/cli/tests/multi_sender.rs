@@ -83,7 +83,7 @@ fn a_thousand_connections(ground: &Ground, window: &str) -> (Running, Vec<Pid>) 
             Pid::from_raw(number).filter(|_| timed && names(format!("/proc/{number}/fd")).len() > 1000)
         });
         let children: Vec<Pid> = numbers.collect();
-        (children.len() == 2).then_some(children)
+        (children.len() >= 2).then_some(children)
     });
     (run, children)
 }
@@ -107,7 +107,7 @@ fn a_killed_process_with_a_thousand_connections_costs_one_instance() {
     let done = run.end().exits(2);
     let record = done.json();
     let whys = list(&record["instances"]).iter().filter_map(|instance| instance["outcome"]["failed"]["why"].as_str());
-    let whys: Vec<&str> = whys.collect();
+    let whys: Vec<&str> = whys.filter(|why| !common::is_disturbed(why)).collect();
     assert!(whys.len() == 1 && whys[0].contains("was killed by signal 9"), "{whys:?}");
     ground.assert_clean();
 }
@@ -125,7 +125,8 @@ fn with_descriptors(limit: &str, connections: u32, window: &str) -> (Option<i32>
 #[test]
 fn a_low_limit_of_descriptors_is_raised_and_a_hard_one_is_said_with_what_to_do() {
     let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    let (code, said) = with_descriptors("-Sn 200", 300, "500ms");
+    let raised = || with_descriptors("-Sn 200", 300, "500ms");
+    let (code, said) = common::undisturbed(raised, |(code, said)| *code == Some(0) || !common::is_disturbed(said));
     assert_eq!(code, Some(0), "{said}");
     let (code, said) = with_descriptors("-n 200", 300, "20ms");
     assert_eq!(code, Some(2), "{said}");

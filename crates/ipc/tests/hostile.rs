@@ -67,11 +67,10 @@ fn for_some_time(test: impl Fn(u64) + Sync) {
     within_patience(|| {
         let start = Instant::now();
         let mut seed = 0;
-        while start.elapsed() < TIME {
+        while start.elapsed() < TIME || seed < 10 {
             test(seed);
             seed += 1;
         }
-        assert!(seed > 10, "only {seed} runs");
     });
 }
 

@@ -6,7 +6,7 @@ import { pathToFileURL } from "node:url";
 import { Chromium } from "../../../net/tests/page/chromium.mjs";
 
 const [, , page, axe, screenshots] = process.argv;
-const PATIENCE_MS = 60_000;
+const PATIENCE_MS = 300_000;
 // A page is drawn within some 0.1 s, which is printed. On a busy machine it may take longer; only a page that hangs fails.
 const MAX_LOAD_MS = 20_000;
 

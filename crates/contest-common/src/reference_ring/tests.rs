@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create};
@@ -215,13 +215,12 @@ fn a_full_ring_without_consumer_is_closed() {
 fn closing_wakes_a_sleeping_end() {
     each_kind(|make, wait| {
         let (producer, mut consumer) = make(shape(8, 2), wait);
-        let begin = Instant::now();
+        // An end that is not woken waits for ever.
         thread::scope(|scope| {
             scope.spawn(move || assert!(consumer.wait_message().is_err()));
             thread::sleep(Duration::from_millis(50));
             drop(producer);
         });
-        assert!(begin.elapsed() < Duration::from_millis(900), "was not woken by the close");
     });
 }
 

@@ -42,7 +42,8 @@ fn at_least_once_a_host_gets_what_was_sent_before_it_ran() {
     ground.until_all("out.txt", numbers(10_000));
     let summary = center.end();
     assert_eq!(summary.left_in_topics(), 0);
-    assert_eq!(ground.lines("out.txt"), numbers(10_000).collect::<Vec<_>>(), "in order, each once");
+    // A host that is stopped for longer than `ack_wait` gets messages again.
+    assert_eq!(ground.first_lines("out.txt"), numbers(10_000).collect::<Vec<_>>(), "in order");
 }
 
 fn at_most_once_a_running_host_gets_what_is_sent() {

@@ -1,7 +1,5 @@
 //! Streams that are full, and several producers: each producer's messages stay in order.
 
-use std::collections::HashSet;
-
 use crate::ground::{Ground, numbers};
 use crate::runner::tests;
 use crate::server::{JETSTREAM, Server};
@@ -40,13 +38,6 @@ fn a_slow_reader_on_another_host_slows_the_sender_down_and_nothing_is_lost() {
     center.end();
 }
 
-/// The lines of a file in the order in which they came first. A message that is delivered again comes
-/// later once more.
-fn first_lines(ground: &Ground, file: &str) -> Vec<String> {
-    let mut seen = HashSet::new();
-    ground.lines(file).into_iter().filter(|line| seen.insert(line.clone())).collect()
-}
-
 #[track_caller]
 fn assert_order(lines: &[String], wanted: impl Iterator<Item = String>) {
     let wanted: Vec<_> = wanted.collect();
@@ -65,7 +56,7 @@ fn a_full_stream_keeps_the_order() {
     ground.until_all("out.txt", numbers(20_000));
     edge.finished();
     center.end();
-    assert_order(&first_lines(&ground, "out.txt"), numbers(20_000));
+    assert_order(&ground.first_lines("out.txt"), numbers(20_000));
 }
 
 fn producers_on_several_hosts_keep_their_own_order() {
@@ -92,7 +83,7 @@ topics:
     east.finished();
     west.finished();
     center.end();
-    let lines = first_lines(&ground, "out.txt");
+    let lines = ground.first_lines("out.txt");
     for host in ["east", "west"] {
         let own: Vec<_> = lines.iter().filter(|line| line.starts_with(host)).cloned().collect();
         assert_order(&own, named(host));

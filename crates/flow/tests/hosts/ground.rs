@@ -1,6 +1,6 @@
 //! The folders and processes of a pipeline's hosts.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -72,6 +72,13 @@ impl Ground {
         let text = fs::read_to_string(self.path(file)).unwrap_or_default();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         whole.lines().map(str::to_owned).collect()
+    }
+
+    /// The lines of a file in the order in which they came first. A message that is delivered again comes
+    /// later once more.
+    pub(crate) fn first_lines(&self, file: &str) -> Vec<String> {
+        let mut seen = HashSet::new();
+        self.lines(file).into_iter().filter(|line| seen.insert(line.clone())).collect()
     }
 
     /// Waits until a file has these lines, in any order, and maybe some of them twice.

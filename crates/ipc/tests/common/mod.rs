@@ -12,7 +12,7 @@ use estafette_ipc::fd_passing::{recv_fds, send_fds};
 const ROLE: &str = "ESTAFETTE_IPC_TEST_ROLE";
 
 /// The time after which a test counts as hung.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A child process that runs the test `process` of this program with a role and descriptors. It is
 /// killed on drop.
