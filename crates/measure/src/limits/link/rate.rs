@@ -28,12 +28,24 @@ pub(super) struct Rate {
     pub(super) congestion_control: Option<String>,
 }
 
-/// Measures the rate of `connections` connections together, over a link with this round trip.
+/// Measures the rate of `connections` connections together, over a link with this round trip. Where none of their data
+/// arrived, it measures again for twice as long: connections that lost packets may stand still for seconds.
 ///
 /// # Errors
-/// When a connection cannot be opened, or the responder reports what cannot be true.
+/// When a connection cannot be opened, no data arrives, or the responder reports what cannot be true.
 pub(super) fn measure(prober: &mut Prober, connections: u32, round_trip: Duration) -> Result<Rate> {
-    let length = (round_trip * ROUND_TRIPS).clamp(LENGTH, MAX_LENGTH);
+    let mut length = (round_trip * ROUND_TRIPS).clamp(LENGTH, MAX_LENGTH);
+    loop {
+        if let Some(rate) = measure_for(prober, connections, length)? {
+            return Ok(rate);
+        }
+        ensure!(length < MAX_LENGTH, "no data arrived at the other host within {length:?}");
+        length = (length * 2).min(MAX_LENGTH);
+    }
+}
+
+/// Measures the rate for this long. `None` if no data arrived.
+fn measure_for(prober: &mut Prober, connections: u32, length: Duration) -> Result<Option<Rate>> {
     prober.send(Command::CountBulk { connections, length })?;
     let streams = (0..connections).map(|_| prober.open_bulk()).collect::<std::io::Result<Vec<_>>>();
     let streams = streams.context("opening a connection for data")?;
@@ -50,14 +62,16 @@ pub(super) fn measure(prober: &mut Prober, connections: u32, round_trip: Duratio
         reply
     })?;
     let (length, sent) = (length.as_nanos() as u64, sent.load(Ordering::Relaxed));
-    ensure!(reply.count > 0, "no data arrived at the other host");
+    if reply.count == 0 {
+        return Ok(None);
+    }
     ensure!(
         reply.count <= sent && reply.ns >= length / 4,
         "the other host reports {} bytes in {} ns, but it was sent {sent} bytes in {length} ns",
         reply.count,
         reply.ns
     );
-    Ok(Rate { bytes_per_s: reply.count as f64 * 1e9 / reply.ns as f64, congestion_control })
+    Ok(Some(Rate { bytes_per_s: reply.count as f64 * 1e9 / reply.ns as f64, congestion_control }))
 }
 
 /// Writes random data until the connection is closed, and adds up its length.

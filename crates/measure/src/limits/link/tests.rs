@@ -215,27 +215,42 @@ fn commands_that_ask_for_too_much_end_the_measurement() {
     }
 }
 
+/// A responder that gives these replies, whatever arrives. Returns what a prober measures with it.
+fn rate_from(replies: &[Reply]) -> anyhow::Result<rate::Rate> {
+    let listener = TcpListener::bind((LOOPBACK, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut control, _) = listener.accept().unwrap();
+            control.read_exact(&mut [0; 9]).unwrap();
+            for reply in replies {
+                control.read_exact(&mut [0; 16]).unwrap();
+                let (mut data, _) = listener.accept().unwrap();
+                data.read_exact(&mut [0; 1000]).unwrap();
+                reply.send(&control).unwrap();
+                // The prober closes when it has the reply.
+                let _ = data.read_to_end(&mut Vec::new());
+            }
+        });
+        rate::measure(&mut Prober::connect(address, 1).unwrap(), 1, Duration::ZERO)
+    })
+}
+
 #[test]
 fn impossible_reports_of_the_other_host_are_errors() {
-    for reply in
-        [Reply { count: u64::MAX, ns: 500_000_000 }, Reply { count: 1, ns: 0 }, Reply { count: 0, ns: 500_000_000 }]
-    {
-        let listener = TcpListener::bind((LOOPBACK, 0)).unwrap();
-        let address = listener.local_addr().unwrap();
-        let liar = thread::spawn(move || {
-            let (mut control, _) = listener.accept().unwrap();
-            control.read_exact(&mut [0; 9 + 16]).unwrap();
-            let (mut data, _) = listener.accept().unwrap();
-            data.read_exact(&mut [0; 1000]).unwrap();
-            reply.send(&control).unwrap();
-            // The prober closes when it has the reply.
-            let _ = data.read_to_end(&mut Vec::new());
-        });
-        let mut prober = Prober::connect(address, 1).unwrap();
-        let error = rate::measure(&mut prober, 1, Duration::ZERO).err().unwrap().to_string();
-        assert!(error.contains("other host"), "{error}");
-        liar.join().unwrap();
+    for reply in [Reply { count: u64::MAX, ns: 500_000_000 }, Reply { count: 1, ns: 0 }] {
+        let error = rate_from(&[reply]).err().unwrap().to_string();
+        assert!(error.contains("the other host reports"), "{error}");
     }
+}
+
+#[test]
+fn where_no_data_arrived_the_rate_is_measured_again_for_longer() {
+    let (none, some) = (Reply { count: 0, ns: 500_000_000 }, Reply { count: 1000, ns: 1_000_000_000 });
+    assert_eq!(rate_from(&[none, some]).unwrap().bytes_per_s, 1000.0);
+    // For 1, 2, 4 and 5 s.
+    let error = rate_from(&[none; 4]).err().unwrap().to_string();
+    assert!(error.contains("no data arrived at the other host within 5s"), "{error}");
 }
 
 #[test]
