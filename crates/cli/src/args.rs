@@ -15,7 +15,7 @@ use estafette_measure::spec::{Runtime, Wait};
 use estafette_measure::suite::Profile;
 use estafette_measure::units;
 
-pub(crate) use self::choose::{Choose, Distance, Need};
+pub(crate) use self::choose::{Choose, Need, ScopeName};
 #[cfg(feature = "flow")]
 pub(crate) use self::flow::{Flow, FlowCheck, FlowCommand, FlowNew, FlowReload, FlowRun, FlowStatus, LogFormat};
 pub(crate) use self::hosts::{Peer, ToHost};

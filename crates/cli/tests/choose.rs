@@ -100,7 +100,7 @@ fn names_restrict_the_answer() {
 }
 
 #[test]
-fn tables_of_several_distances_are_compared() {
+fn tables_of_several_scopes_are_compared() {
     let question = ["--scope=same-host", "--pattern=ping-pong", "--wait=block", "--size=64"];
     let (text, decided) = choose(&question);
     assert!(text.starts_with("Of all these tables of ping-pong, 64B: "), "{text}");
@@ -169,14 +169,14 @@ fn without_a_record_a_short_run_answers_and_its_record_answers_the_same() {
 }
 
 #[test]
-fn a_short_run_compares_distances_and_excludes_by_needs_before_it_measures() {
+fn a_short_run_compares_scopes_and_excludes_by_needs_before_it_measures() {
     let ground = Ground::new();
     let what = ["process/unix-dgram", "process/pipe", "network/tcp", "network/udp"];
     let options = ["--pattern=ping-pong", "--size=64", "--need=no-loss", "--json"];
     let reply = short_run(&ground, &[&what[..], &options].concat()).json();
     let answers = reply["answers"].as_array().unwrap();
     assert_eq!(answers.len(), 2, "{reply}");
-    // Distances without a valid result, as on a disturbed machine, are not compared.
+    // Scopes without a valid result, as on a disturbed machine, are not compared.
     let have_results = answers.iter().all(|answer| answer["certainty"] != "no-result");
     assert_eq!(reply["together"].as_array().unwrap().len(), usize::from(have_results), "{reply}");
     assert_eq!(reply["excluded"][0]["mechanism"], "network/udp", "{reply}");
@@ -212,7 +212,7 @@ fn in_terminal(ground: &Ground, arguments: &str, input: &str) -> (Option<i32>, S
 #[test]
 fn in_a_terminal_it_asks_and_then_answers() {
     let ground = Ground::new();
-    // The number of the distance, a wrong one for the pattern, then the rest.
+    // The number of the scope, a wrong one for the pattern, then the rest.
     let input = "6\n99\n1\n64B\n\n1\n";
     let (code, text) = in_terminal(&ground, "--budget=1s --out=out", input);
     assert!(text.contains("How far do messages travel?") && text.contains("`99` is no answer."), "{text}");

@@ -16,7 +16,7 @@ use common::{Done, Ground, Running, is_disturbed, names, wait_for};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use serde_json::Value;
 
-/// Every distance but the one that spins, in two patterns.
+/// Every scope but the one that spins, in two patterns.
 const BENCH: [&str; 19] = [
     "bench",
     "task/flume",
@@ -154,7 +154,7 @@ fn failures(record: &Value) -> Vec<String> {
         }
     }
     let entrants = list("entrants");
-    // Ten mechanisms at four distances, each distance with its control, in two patterns.
+    // Ten mechanisms at four scopes, each scope with its control, in two patterns.
     assert_eq!(entrants.len(), (10 + 4) * 2);
     for round in 0..record["rounds_planned"].as_u64().expect("a number") {
         for entrant in 0..entrants.len() as u64 {

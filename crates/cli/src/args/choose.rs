@@ -29,7 +29,7 @@ pub(crate) struct Choose {
     /// thread); same-host (between processes of one machine: process, and network by the loopback
     /// interface); or several of them
     #[arg(long, value_delimiter = ',', value_name = "SCOPE")]
-    pub(crate) scope: Vec<Distance>,
+    pub(crate) scope: Vec<ScopeName>,
 
     /// The pattern, such as ping-pong, stream, fan-in, request-reply. A short run without it
     /// measures round trips and streams, or what a rate or several producers need
@@ -100,7 +100,7 @@ pub(crate) struct Choose {
 impl Choose {
     /// The scopes that the user named, each once, nearest first.
     pub(crate) fn scopes(&self) -> Vec<Scope> {
-        let named: Vec<Scope> = self.scope.iter().flat_map(|distance| distance.scopes()).copied().collect();
+        let named: Vec<Scope> = self.scope.iter().flat_map(|scope| scope.scopes()).copied().collect();
         Scope::ALL.into_iter().filter(|scope| named.contains(scope)).collect()
     }
 
@@ -119,7 +119,7 @@ impl Choose {
 
 /// How far messages travel: a scope, or several that can replace each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Distance {
+pub(crate) enum ScopeName {
     Scope(Scope),
     /// Between tasks or threads of one process.
     SameProcess,
@@ -127,36 +127,36 @@ pub(crate) enum Distance {
     SameHost,
 }
 
-impl Distance {
+impl ScopeName {
     /// The scopes of which each reaches this far.
     pub(crate) fn scopes(&self) -> &[Scope] {
         match self {
-            Distance::Scope(scope) => std::slice::from_ref(scope),
-            Distance::SameProcess => &[Scope::Task, Scope::Thread],
-            Distance::SameHost => &[Scope::Process, Scope::Network],
+            ScopeName::Scope(scope) => std::slice::from_ref(scope),
+            ScopeName::SameProcess => &[Scope::Task, Scope::Thread],
+            ScopeName::SameHost => &[Scope::Process, Scope::Network],
         }
     }
 }
 
-impl fmt::Display for Distance {
+impl fmt::Display for ScopeName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Distance::Scope(scope) => scope.fmt(f),
-            Distance::SameProcess => f.pad("same-process"),
-            Distance::SameHost => f.pad("same-host"),
+            ScopeName::Scope(scope) => scope.fmt(f),
+            ScopeName::SameProcess => f.pad("same-process"),
+            ScopeName::SameHost => f.pad("same-host"),
         }
     }
 }
 
-impl FromStr for Distance {
+impl FromStr for ScopeName {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Distance, String> {
+    fn from_str(text: &str) -> Result<ScopeName, String> {
         match text {
-            "same-process" => Ok(Distance::SameProcess),
-            "same-host" => Ok(Distance::SameHost),
+            "same-process" => Ok(ScopeName::SameProcess),
+            "same-host" => Ok(ScopeName::SameHost),
             _ => match text.parse() {
-                Ok(scope) => Ok(Distance::Scope(scope)),
+                Ok(scope) => Ok(ScopeName::Scope(scope)),
                 Err(error) => Err(format!("{error}, same-process, same-host")),
             },
         }

@@ -45,7 +45,7 @@ struct Reply {
     notes: Vec<String>,
     /// The answer of each table.
     answers: Vec<Answer>,
-    /// The answers over tables that differ in the distance or the wait mode.
+    /// The answers over tables that differ in the scope or the wait mode.
     together: Vec<Together>,
     /// The mechanisms that were not measured, each with the reason.
     excluded: Vec<Excluded>,

@@ -1,4 +1,4 @@
-//! The first section: what to use, for each distance.
+//! The first section: what to use, for each scope.
 
 use estafette_measure::case::{Load, Pattern};
 use estafette_measure::ranking::{Ranking, RowResult};
@@ -9,7 +9,7 @@ use maud::{Markup, html};
 use crate::table::matrix::{self, Advice, Axis};
 use crate::table::{best_candidate, capitalised, list, outcome, ratio, short};
 
-/// The answers of one distance.
+/// The answers of one scope.
 pub(super) struct Answers {
     pub(super) scope: Scope,
     pub(super) answers: Vec<Answer>,
@@ -17,7 +17,7 @@ pub(super) struct Answers {
 
 /// The answers for cells that differ in one value only.
 pub(super) struct Answer {
-    /// The cell, without its distance and with the name of the axis instead of the value.
+    /// The cell, without its scope and with the name of the axis instead of the value.
     pub(super) case: String,
     pub(super) parts: Vec<Part>,
 }
@@ -65,7 +65,7 @@ impl Certainty {
     }
 }
 
-/// Returns the answers of all distances that have some.
+/// Returns the answers of all scopes that have some.
 pub(super) fn answers(rankings: &[Ranking]) -> Vec<Answers> {
     let of_scope = |scope: Scope| {
         let ranked = |ranking: &&Ranking| {
@@ -143,8 +143,8 @@ fn figure(ranking: &Ranking, result: &RowResult) -> String {
     }
 }
 
-/// A distance as people say it.
-pub(super) fn distance(scope: Scope) -> &'static str {
+/// The heading of what belongs to a scope.
+pub(super) fn scope_heading(scope: Scope) -> &'static str {
     match scope {
         Scope::Task => "Between async tasks",
         Scope::Thread => "Between threads",
@@ -160,7 +160,7 @@ pub(super) fn html(answers: &[Answers]) -> Markup {
         div class="cards" {
             @for of_scope in answers {
                 article class="card" {
-                    h3 { a href=(format!("#{}", of_scope.scope)) { (distance(of_scope.scope)) } }
+                    h3 { a href=(format!("#{}", of_scope.scope)) { (scope_heading(of_scope.scope)) } }
                     ul { @for answer in &of_scope.answers { li { (one(answer)) } } }
                 }
             }

@@ -30,11 +30,11 @@ pub(crate) fn markdown(record: &Record) -> String {
     cleaned(&text)
 }
 
-/// The answers as a list, by distance.
+/// The answers as a list, by scope.
 fn answers_list(rankings: &[Ranking]) -> String {
     let mut text = String::new();
     for of_scope in answers::answers(rankings) {
-        text.push_str(&format!("- **{}**\n", answers::distance(of_scope.scope)));
+        text.push_str(&format!("- **{}**\n", answers::scope_heading(of_scope.scope)));
         for answer in of_scope.answers {
             let parts = answer.parts.iter().map(|part| {
                 let at = if part.at.is_empty() { String::new() } else { format!("{}: ", part.at) };

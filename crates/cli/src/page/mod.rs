@@ -22,7 +22,7 @@ use estafette_measure::record::Record;
 use estafette_measure::spec::Scope;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use self::answers::{Answers, distance};
+use self::answers::{Answers, scope_heading};
 use self::instances::Instances;
 use crate::summary;
 use crate::table::capitalised;
@@ -149,14 +149,14 @@ fn first_section(record: &Record, rankings: &[Ranking], answers: &[Answers]) -> 
     }
 }
 
-/// The section of one distance: its charts and its tables.
+/// The section of one scope: its charts and its tables.
 fn of_scope(rankings: &[Ranking], instances: &Instances<'_>, scope: Scope) -> Markup {
     let charts = charts::charts(rankings, instances, scope);
     let cells = rankings.iter().enumerate().filter(|(_, ranking)| ranking.cell.scope == scope);
     let heading = format!("{scope}-heading");
     html! {
         section id=(scope) aria-labelledby=(heading) {
-            h2 id=(heading) { (distance(scope)) }
+            h2 id=(heading) { (scope_heading(scope)) }
             @if !charts.is_empty() {
                 h3 { "Charts" }
                 div class="charts" { @for chart in &charts { (figure(chart)) } }

@@ -8,7 +8,7 @@ use estafette_measure::case::{Load, Pattern, Payload};
 use estafette_measure::message::MAX_PRODUCERS;
 use estafette_measure::spec::{Standing, Wait};
 
-use crate::args::{Distance, Need};
+use crate::args::{Need, ScopeName};
 
 /// Whether questions can be asked: stdin, stdout and stderr are a terminal.
 pub(super) fn is_possible() -> bool {
@@ -50,9 +50,9 @@ pub(super) fn ask(
     output: &mut impl Write,
 ) -> Result<Option<Vec<String>>> {
     let mut options = Vec::new();
-    let Some(distances) = put(&distance(), input, output, &mut options)? else { return Ok(None) };
-    let distances: Vec<Distance> = distances.iter().filter_map(|text| text.parse().ok()).collect();
-    let Some(pattern) = put(&pattern(registry, &distances), input, output, &mut options)? else { return Ok(None) };
+    let Some(scopes) = put(&scope(), input, output, &mut options)? else { return Ok(None) };
+    let scopes: Vec<ScopeName> = scopes.iter().filter_map(|text| text.parse().ok()).collect();
+    let Some(pattern) = put(&pattern(registry, &scopes), input, output, &mut options)? else { return Ok(None) };
     let pattern: Option<Pattern> = pattern.first().and_then(|text| text.parse().ok());
     let mut prompts = Vec::new();
     if pattern.is_some_and(Pattern::has_several_parties) {
@@ -148,7 +148,7 @@ impl Prompt {
     }
 }
 
-fn distance() -> Prompt {
+fn scope() -> Prompt {
     let choices = vec![
         choice("between processes of this machine, in any way", "same-host"),
         choice("between processes, not through the network stack", "process"),
@@ -161,13 +161,12 @@ fn distance() -> Prompt {
     Prompt { words, option: "scope", choices, default: 1, several: true, other: None }
 }
 
-/// The patterns that a mechanism of these distances can play.
-fn pattern(registry: &Registry, distances: &[Distance]) -> Prompt {
+/// The patterns that a mechanism of these scopes can play.
+fn pattern(registry: &Registry, scopes: &[ScopeName]) -> Prompt {
     let is_played = |pattern: Pattern| {
         let specs = registry.iter().map(|entry| entry.spec());
         let mut candidates = specs.filter(|spec| {
-            spec.standing == Standing::Candidate
-                && distances.iter().any(|distance| distance.scopes().contains(&spec.scope))
+            spec.standing == Standing::Candidate && scopes.iter().any(|scope| scope.scopes().contains(&spec.scope))
         });
         candidates.any(|spec| spec.patterns.contains(&pattern))
     };

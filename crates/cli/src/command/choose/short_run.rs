@@ -157,7 +157,7 @@ fn cells(scopes: &[Scope], question: &Question, cores: usize) -> Vec<Cell> {
     cells
 }
 
-/// The cells of one distance and pattern, with the values of the question in place of the usual ones.
+/// The cells of one scope and pattern, with the values of the question in place of the usual ones.
 fn of_pattern(scope: Scope, pattern: Pattern, question: &Question) -> Vec<Cell> {
     let kind = kind(scope, pattern, question);
     let Some(base) = base(scope, pattern, kind) else { return Vec::new() };
@@ -201,7 +201,7 @@ fn kind(scope: Scope, pattern: Pattern, question: &Question) -> Option<PayloadKi
     question.payload.or(default)
 }
 
-/// The usual cell of a distance and a pattern: of the first suite that has one, or else the first
+/// The usual cell of a scope and a pattern: of the first suite that has one, or else the first
 /// cell of the overview with this pattern.
 fn base(scope: Scope, pattern: Pattern, kind: Option<PayloadKind>) -> Option<Cell> {
     let is_message = kind == Some(PayloadKind::Message);

@@ -1,6 +1,6 @@
-//! The answer over several tables: which distance, or which wait mode, has the fastest mechanism.
+//! The answer over several tables: which scope, or which wait mode, has the fastest mechanism.
 //!
-//! Mechanisms are ranked within a table. Tables that differ only in the distance and in how the ends
+//! Mechanisms are ranked within a table. Tables that differ only in the scope and in how the ends
 //! wait answer one question, so the fastest of each are compared too: by their ratios in common
 //! rounds, with the larger noise floor of the two tables. They did not take turns in slices, so
 //! this detects larger differences only.
@@ -54,7 +54,7 @@ fn key(cell: &Cell) -> Key {
 }
 
 impl Together {
-    /// Compares the answers of tables that differ in the distance and the wait mode only. There is
+    /// Compares the answers of tables that differ in the scope and the wait mode only. There is
     /// one result for each group of such tables.
     pub(super) fn all(answers: &[Answer], rankings: &[&Ranking], record: &Record) -> Vec<Together> {
         let record = &Comparable::of(record).record;

@@ -2,7 +2,7 @@
 
 use estafette_measure::ranking;
 
-use super::super::answers::distance;
+use super::super::answers::scope_heading;
 use super::super::cleaned;
 use super::super::grid::escaped_markdown;
 use super::super::machine;
@@ -14,7 +14,7 @@ pub(crate) fn markdown(pair: &Pair<'_>) -> String {
     let mut text = what_changed(pair);
     if let Ok(comparison) = &pair.comparison {
         for (scope, grid) in verdicts::grids(comparison) {
-            text.push_str(&format!("### {}: changes\n\n{}\n", distance(scope), grid.markdown()));
+            text.push_str(&format!("### {}: changes\n\n{}\n", scope_heading(scope), grid.markdown()));
         }
     }
     text.push_str("### How far to trust it\n\n");

@@ -14,7 +14,7 @@ use estafette_measure::spec::Scope;
 use maud::{Markup, html};
 
 pub(crate) use self::markdown::markdown;
-use super::answers::distance;
+use super::answers::scope_heading;
 use super::instances::Instances;
 use super::plot::Chart;
 use super::{document, figure};
@@ -62,14 +62,14 @@ pub(crate) fn html(pair: &Pair<'_>) -> String {
                 h2 id="cases-heading" { "Changes of each case" }
                 div class="tables" {
                     @for (scope, grid) in verdicts::grids(comparison) {
-                        article class="cell" { h3 { (distance(scope)) } (grid.html()) }
+                        article class="cell" { h3 { (scope_heading(scope)) } (grid.html()) }
                     }
                 }
             }
         }
         @for (scope, charts) in &charts {
             section id=(scope) aria-labelledby=(format!("{scope}-heading")) {
-                h2 id=(format!("{scope}-heading")) { (distance(*scope)) ": charts" }
+                h2 id=(format!("{scope}-heading")) { (scope_heading(*scope)) ": charts" }
                 div class="charts" { @for chart in charts { (figure(chart)) } }
             }
         }
@@ -95,7 +95,7 @@ pub(crate) fn svgs(pair: &Pair<'_>) -> Vec<(String, String)> {
     charts.map(|chart| (chart.id().to_owned(), super::svg(&chart))).collect()
 }
 
-/// The charts of both runs, of each distance that has some. None if the runs are not compared.
+/// The charts of both runs, of each scope that has some. None if the runs are not compared.
 fn of_scopes(pair: &Pair<'_>, rankings: &[Vec<Ranking>; 2]) -> Vec<(Scope, Vec<Chart>)> {
     if pair.comparison.is_err() {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! What changed between two runs: in words, as lists of cases, and as a table of each distance.
+//! What changed between two runs: in words, as lists of cases, and as a table of each scope.
 
 use std::cmp::Reverse;
 
@@ -123,7 +123,7 @@ fn card(cases: &Cases<'_>) -> Markup {
     }
 }
 
-/// The table of each distance.
+/// The table of each scope.
 pub(super) fn grids(comparison: &Comparison) -> Vec<(Scope, Grid)> {
     let grid = |scope: Scope| {
         let cases = comparison.cases.iter().filter(|case| case.cell.scope == scope);
@@ -147,7 +147,7 @@ pub(super) fn grids(comparison: &Comparison) -> Vec<(Scope, Grid)> {
 
 fn row(case: &Compared) -> Vec<Entry> {
     let estimate = case.change.map(|change| change.estimate);
-    // The heading has the distance.
+    // The heading has the scope.
     let table = case.cell.to_string();
     let table = table.split_once(" · ").map_or(&*table, |(_, rest)| rest);
     vec![

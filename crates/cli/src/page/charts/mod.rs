@@ -1,4 +1,4 @@
-//! The charts of a distance, from its rankings.
+//! The charts of a scope, from its rankings.
 
 mod percentiles;
 mod shares;
@@ -15,10 +15,10 @@ use super::plot::{Chart, Kind, Unit, YAxis};
 use crate::table::matrix::Axis;
 use crate::table::short;
 
-/// The most charts of one distance. A record has that many only if it is not from `bench`.
+/// The most charts of one scope. A record has that many only if it is not from `bench`.
 const MAX_CHARTS: usize = 60;
 
-/// Returns the charts of a distance.
+/// Returns the charts of a scope.
 pub(crate) fn charts(rankings: &[Ranking], instances: &Instances<'_>, scope: Scope) -> Vec<Chart> {
     let rankings: Vec<&Ranking> = rankings.iter().filter(|ranking| ranking.cell.scope == scope).collect();
     let mut charts = sweeps::charts(&rankings, instances, Axis::Size);
