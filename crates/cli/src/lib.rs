@@ -63,7 +63,7 @@ const ALLOCATOR: &str = if cfg!(feature = "mimalloc") { "mimalloc" } else { "sys
 const PEERS_LEFT_OUT: bool = cfg!(all(feature = "contest", not(feature = "all-peers")));
 /// The note that explains how to build with the peers that were left out.
 const PEERS: &str = "not in this build: libraries and servers that need more than cargo and gcc (Cap'n Proto, D-Bus, gRPC, iceoryx2, \
-                     MQTT, nanomsg, NATS, nng, Redis, zenoh, ZeroMQ); build with `--features all-peers`, see the README";
+                     MQTT, nanomsg, NATS, nng, QUIC, Redis, zenoh, ZeroMQ); build with `--features all-peers`, see the README";
 
 /// Adds the note about peers that are not in this build to an error about an unknown name.
 fn with_peers(error: String) -> anyhow::Error {

@@ -10,6 +10,7 @@ use estafette_measure::Registry;
 use estafette_measure::case::{Case, Place};
 use estafette_measure::coordinator::{Interrupt, Scratch, calls, capacities};
 use estafette_measure::csv_table;
+use estafette_measure::discarded::Discarded;
 use estafette_measure::hosts::OtherHost;
 use estafette_measure::limits;
 use estafette_measure::other_load::OtherLoad;
@@ -184,8 +185,41 @@ pub(crate) fn random_seed() -> u64 {
     fastrand::u64(..1 << 53)
 }
 
-/// Describes each mechanism whose instances in a cell were all discarded, with the reason.
+/// A mechanism whose instances in a cell were all discarded.
+struct WithoutResult<'a> {
+    case: &'a Case,
+    instances: usize,
+    reason: Discarded,
+}
+
+/// How many of them are named that have one cause.
+const MAX_NAMED: usize = 3;
+
+/// Describes the mechanisms whose instances in a cell were all discarded, by cause.
 pub(crate) fn without_result(record: &Record) -> Vec<String> {
+    by_cause(all_discarded(record))
+}
+
+fn by_cause(mut all: Vec<WithoutResult<'_>>) -> Vec<String> {
+    let mut lines = Vec::new();
+    while let Some(first) = all.first() {
+        let cause = first.reason.cause().to_owned();
+        let (of_cause, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|one| one.reason.cause() == cause);
+        lines.extend(of_cause.iter().take(MAX_NAMED).map(|WithoutResult { case, instances, reason }| {
+            format!("{} in {}: all instances ({instances}) were discarded: {reason}", case.mechanism, case.cell)
+        }));
+        if let more @ 1.. = of_cause.len().saturating_sub(MAX_NAMED) {
+            lines.push(format!(
+                "all instances of {more} more were discarded: {cause}; measure again while nothing else runs, or for longer"
+            ));
+        }
+        all = others;
+    }
+    lines
+}
+
+/// The mechanisms whose instances in a cell were all discarded.
+fn all_discarded(record: &Record) -> Vec<WithoutResult<'_>> {
     let reasons = |at| {
         let mut reasons = Vec::new();
         for instance in record.instances.iter().filter(|instance| instance.entrant == at) {
@@ -200,9 +234,8 @@ pub(crate) fn without_result(record: &Record) -> Vec<String> {
     let entrants = record.entrants.iter().enumerate();
     entrants
         .filter_map(|(at, entrant)| {
-            let (count, reason) = reasons(at)?;
-            let Case { mechanism, cell } = &entrant.case;
-            Some(format!("{mechanism} in {cell}: all instances ({count}) were discarded: {reason}"))
+            let (instances, reason) = reasons(at)?;
+            Some(WithoutResult { case: &entrant.case, instances, reason })
         })
         .collect()
 }
@@ -214,7 +247,7 @@ pub(crate) fn exit(record: &Record) -> Exit {
         Exit::Breach
     } else if outcomes().any(|outcome| matches!(outcome, Outcome::Failed { .. }))
         // In a single round, discarded instances are only a warning.
-        || (record.rounds_planned > 1 && !without_result(record).is_empty())
+        || (record.rounds_planned > 1 && !all_discarded(record).is_empty())
     {
         Exit::Usage
     } else {
@@ -252,5 +285,36 @@ impl Files {
         let csv = self.record.with_extension("csv");
         let file = fs::File::create(&csv).with_context(|| format!("cannot write {}", csv.display()))?;
         csv_table::write(record, std::io::BufWriter::new(file))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use estafette_measure::case::{Cell, Load, Pattern, Payload};
+    use estafette_measure::spec::{Runtime, Scope, Wait};
+
+    use super::*;
+
+    #[test]
+    fn of_many_mechanisms_with_one_cause_some_are_named_and_the_others_counted() {
+        let cell = Cell {
+            scope: Scope::Process,
+            pattern: Pattern::PingPong,
+            payload: Payload::Bytes(64),
+            producers: 1,
+            capacity: 1024,
+            runtime: Runtime::Thread,
+            wait: Wait::Block,
+            place: Place::OtherCore,
+            load: Load::Saturated,
+        };
+        let cases = ["a", "b", "c", "d", "e"].map(|name| Case { mechanism: name.to_owned(), cell: cell.clone() });
+        let without = |at: usize, reason| WithoutResult { case: &cases[at], instances: 2, reason };
+        let steal = |at| without(at, Discarded::StolenTime { share: 0.1 * at as f64 });
+        let lines = by_cause(vec![steal(0), steal(1), without(2, Discarded::CoresMoved), steal(3), steal(4)]);
+        assert_eq!(lines.len(), 5, "{lines:?}");
+        assert!(lines[1].starts_with("b in ") && lines[1].ends_with("all instances (2) were discarded: steal 10.0 %"));
+        assert!(lines[3].starts_with("all instances of 1 more were discarded: the hypervisor took time"), "{lines:?}");
+        assert!(lines[4].starts_with("c in ") && lines[4].ends_with("the host moved the cores"), "{lines:?}");
     }
 }

@@ -24,7 +24,7 @@ pub(crate) fn warning_of_peer(share: Option<f64>, address: &str) -> Option<Strin
 /// The sentence below the tables of a record.
 pub(crate) fn sentence(record: &Record) -> Option<String> {
     let here = disturbing_percent(record.other_load)
-        .map(|percent| format!("Other processes used {percent:.0} % of the processor time before the first round."));
+        .map(|percent| format!("Other processes used {percent:.0} % of the processor time before the first round, so bounds may be too high."));
     let there = disturbing_percent(record.peer.as_ref().and_then(|peer| peer.other_load)).map(|percent| {
         format!("Other processes used {percent:.0} % of the processor time of the other host before the first round.")
     });

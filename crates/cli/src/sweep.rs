@@ -24,11 +24,12 @@ const MAX_FILE: u64 = 1 << 20;
 /// If the file cannot be read or has an invalid key or value. The error names the file and the key.
 pub(crate) fn arguments(file: &Path, bench: &Command, given: &ArgMatches) -> Result<Vec<String>> {
     let name = file.display();
-    let length = fs::metadata(file).with_context(|| format!("cannot read {name}"))?.len();
+    let cannot = || format!("cannot read {name}: give --config a file like examples/sweep.toml");
+    let length = fs::metadata(file).with_context(cannot)?.len();
     if length > MAX_FILE {
         bail!("{name}: {length} bytes; a sweep has at most {MAX_FILE}");
     }
-    let text = fs::read_to_string(file).with_context(|| format!("cannot read {name}"))?;
+    let text = fs::read_to_string(file).with_context(cannot)?;
     let table: toml::Table = text.parse().with_context(|| format!("{name} is not TOML"))?;
     let known: Vec<(&str, &str)> = options(bench).chain([(WHAT, WHAT)]).collect();
     let (mut options, mut what) = (Vec::new(), Vec::new());

@@ -37,7 +37,9 @@ impl Mechanism for ReferenceRing {
 
 impl Mechanism for Copied {
     fn spec(&self) -> Spec {
-        spec("process/reference-ring-copied", "copied in and out", Ownership::Borrowed).tier(Tier::Standard)
+        spec("process/reference-ring-copied", "copied in and out", Ownership::Borrowed)
+            .standing(Standing::Reference)
+            .tier(Tier::Standard)
     }
 }
 

@@ -282,7 +282,9 @@ fn unpacked(bytes: Vec<u8>, max_len: u64) -> Result<Vec<u8>> {
     }
     let mut content = Vec::new();
     let mut decoder = flate2::read::MultiGzDecoder::new(&*bytes).take(max_len + 1);
-    decoder.read_to_end(&mut content).context("its compressed data is damaged")?;
+    decoder
+        .read_to_end(&mut content)
+        .context("its compressed data is damaged: run `estafette bench` again, or copy the file again")?;
     if content.len() as u64 > max_len {
         bail!("after decompression it is longer than the maximum of {} MiB", max_len >> 20);
     }
@@ -355,7 +357,12 @@ impl Record {
         let what = || format!("cannot use {}", path.display());
         // The length of a device or a pipe is not known before it is read.
         let mut bytes = Vec::new();
-        File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes)).with_context(what)?;
+        File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes)).with_context(|| {
+            format!(
+                "cannot use {}: name a record, a file .json or .json.gz that `estafette bench` wrote",
+                path.display()
+            )
+        })?;
         if bytes.len() as u64 > MAX_FILE {
             bail!("cannot use {}: it is longer than the maximum of {} MiB", path.display(), MAX_FILE >> 20);
         }

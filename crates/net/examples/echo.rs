@@ -3,11 +3,12 @@
 //!     cargo run -p estafette-net --example echo -- ws://127.0.0.1:4000
 //!     cargo run -p estafette-net --example echo -- ws://127.0.0.1:4000 hello
 
+use std::collections::VecDeque;
 use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use estafette_net::{Event, Kind, Node, Outcome, Reason};
+use estafette_net::{Endpoint, EndpointMap, Event, Handle, Kind, Node, Outcome, Reason};
 
 /// How long a client waits for the reply.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -69,20 +70,50 @@ fn serve(url: &str) -> Result<(), Box<dyn Error>> {
     if let Some(address) = handle.local_address(listener) {
         println!("listening at {address}");
     }
+    // What could not be sent back yet, because the peer reads more slowly than it sends.
+    let mut unanswered = EndpointMap::<VecDeque<(Kind, Vec<u8>)>>::new();
     node.run(|event| match event {
-        Event::Message(from, message) => {
-            let outcome = match (message.kind(), std::str::from_utf8(&message)) {
-                (Kind::Text, Ok(text)) => handle.send_text(from, text),
-                _ => handle.send(from, &message),
-            };
-            // Disconnect a peer that does not read. For datagrams nothing is guaranteed.
-            if !outcome.is_accepted() && from.remote().is_none() {
-                eprintln!("not sent back: {outcome:?}");
-                handle.close(from);
+        Event::Message(from, message) => match unanswered.get_mut(from) {
+            // Up to `Limits::read_budget` bytes come after a pause.
+            Some(queue) => queue.push_back((message.kind(), message.to_vec())),
+            None => match reply(&handle, from, message.kind(), &message) {
+                // For datagrams nothing is guaranteed.
+                outcome if outcome.is_accepted() || from.remote().is_some() => {}
+                Outcome::Full => {
+                    handle.pause(from);
+                    unanswered.insert(from, VecDeque::from([(message.kind(), message.to_vec())]));
+                }
+                outcome => {
+                    eprintln!("not sent back: {outcome:?}");
+                    handle.close(from);
+                }
+            },
+        },
+        Event::Drained(to) => {
+            let Some(queue) = unanswered.get_mut(to) else { return };
+            while let Some((kind, message)) = queue.front() {
+                if reply(&handle, to, *kind, message) == Outcome::Full {
+                    return;
+                }
+                queue.pop_front();
+            }
+            unanswered.remove(to);
+            handle.resume(to);
+        }
+        Event::Closed { endpoint, reason } => {
+            unanswered.remove(endpoint);
+            if !matches!(reason, Reason::Closed) {
+                eprintln!("{reason}");
             }
         }
-        Event::Closed { reason, .. } if !matches!(reason, Reason::Closed) => eprintln!("{reason}"),
         _ => {}
     })?;
     Ok(())
+}
+
+fn reply(handle: &Handle<()>, to: Endpoint, kind: Kind, message: &[u8]) -> Outcome {
+    match (kind, std::str::from_utf8(message)) {
+        (Kind::Text, Ok(text)) => handle.send_text(to, text),
+        _ => handle.send(to, message),
+    }
 }

@@ -9,6 +9,15 @@ use crate::handle::Handle;
 use crate::limits::Limits;
 use crate::{Address, AddressError};
 
+/// The scheme to write in place of one of HTTP.
+fn of_websocket(address: &Address) -> &'static str {
+    match address.scheme() {
+        "http" => "; for a WebSocket write ws://",
+        "https" => "; for a WebSocket write wss://",
+        _ => "",
+    }
+}
+
 /// Why a connection, listener or socket could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -17,7 +26,7 @@ pub enum Error {
     #[error(transparent)]
     Address(#[from] AddressError),
     /// No transport has this scheme.
-    #[error("no transport for the scheme of {address}; available: {known}")]
+    #[error("no transport for the scheme of {address}; available: {known}{}", of_websocket(address))]
     Scheme {
         /// The requested address.
         address: Address,

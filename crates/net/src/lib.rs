@@ -51,7 +51,7 @@
 //!         if let Some(count) = counts.get_mut(from) {
 //!             *count += 1;
 //!             if !handle.send(from, &count.to_be_bytes()).is_accepted() {
-//!                 handle.close(from); // this peer sends faster than it reads
+//!                 handle.close(from); // this peer does not read its answers; see back-pressure for another way
 //!             }
 //!         }
 //!     }
@@ -90,8 +90,7 @@
 //!
 //! A send never waits for the peer or the network. What the kernel does not accept at once is queued, up to [`Limits::queue`];
 //! then a send returns [`Outcome::Full`]. [`Event::Drained`] follows when the queue is empty. So a
-//! program sends until `Full`, and continues at `Drained`. Towards its peers, [`Handle::pause`] makes
-//! a node stop reading, and the peer's own sends then wait or become `Full`.
+//! program sends until `Full`, and continues at `Drained`.
 //!
 //! ```
 //! # use estafette_net::{Event, Node, Outcome};
@@ -118,6 +117,64 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! A server that answers each message must also slow its peers down: one that sends without reading would fill the queue.
+//! [`Handle::pause`] stops reading from a connection, and the peer's own sends then wait or become `Full`. A few messages
+//! that were read before may still be delivered, so they are kept:
+//!
+//! ```
+//! use std::collections::VecDeque;
+//! use estafette_net::{EndpointMap, Event, Node, Outcome};
+//!
+//! # let mut node = Node::<()>::new()?;
+//! # let handle = node.handle();
+//! # let listener = handle.listen("tcp+msg://127.0.0.1:0")?;
+//! # let client = handle.connect(handle.local_address(listener).ok_or("no address")?)?;
+//! # let (mut asked, mut answered, total) = (0, 0, 3000);
+//! let mut unanswered = EndpointMap::<VecDeque<Vec<u8>>>::new();
+//! node.run(|event| {
+//! #   match &event {
+//! #       Event::Connected(_) | Event::Drained(_) => {
+//! #           while asked < total && handle.send(client, &[0; 10_000]).is_accepted() {
+//! #               asked += 1;
+//! #           }
+//! #       }
+//! #       Event::Message(from, _) if *from == client => {
+//! #           answered += 1;
+//! #           if answered == total {
+//! #               handle.stop();
+//! #           }
+//! #           return;
+//! #       }
+//! #       _ => {}
+//! #   }
+//!     match event {
+//!         Event::Message(from, message) => match unanswered.get_mut(from) {
+//!             Some(queue) => queue.push_back(message.to_vec()),
+//!             None if handle.send(from, &message) == Outcome::Full => {
+//!                 handle.pause(from);
+//!                 unanswered.insert(from, VecDeque::from([message.to_vec()]));
+//!             }
+//!             None => {}
+//!         },
+//!         Event::Drained(to) => {
+//!             let Some(queue) = unanswered.get_mut(to) else { return };
+//!             while let Some(message) = queue.front() {
+//!                 if handle.send(to, message) == Outcome::Full {
+//!                     return;
+//!                 }
+//!                 queue.pop_front();
+//!             }
+//!             unanswered.remove(to);
+//!             handle.resume(to);
+//!         }
+//!         Event::Closed { endpoint, .. } => drop(unanswered.remove(endpoint)),
+//!         _ => {}
+//!     }
+//! })?;
+//! # assert_eq!((asked, answered), (total, total));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # WebSocket routes
 //!
 //! [`Options::on_upgrade`] decides about each request before there is a WebSocket: by path, headers,
@@ -134,6 +191,32 @@
 //!     _ => UpgradeResponse::reject(404, "nothing is here"),
 //! });
 //! node.handle().listen_with("ws://127.0.0.1:4000", &options)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A client sends headers of its own by [`Options::header`]. If the server refuses, `Closed` has the status:
+//!
+//! ```
+//! use estafette_net::{Event, Node, Options, Reason, Violation};
+//! # use estafette_net::UpgradeResponse;
+//!
+//! # let mut node = Node::<()>::new()?;
+//! # let handle = node.handle();
+//! # let refuse = Options::default().on_upgrade(|_| UpgradeResponse::reject(401, "a token is needed"));
+//! # let listener = handle.listen_with("ws://127.0.0.1:0", &refuse)?;
+//! # let url = handle.local_address(listener).ok_or("no address")?;
+//! # let mut refused = None;
+//! let options = Options::default().header("Authorization", "Bearer secret");
+//! let client = handle.connect_with(url, &options)?;
+//! node.run(|event| match event {
+//!     Event::Closed { endpoint, reason: Reason::Violation(Violation::Handshake(error)) } if endpoint == client => {
+//!         println!("refused with status {:?}", error.status);
+//! #       refused = error.status;
+//!         handle.stop();
+//!     }
+//!     _ => {}
+//! })?;
+//! # assert_eq!(refused, Some(401));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

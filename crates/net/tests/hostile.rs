@@ -87,6 +87,16 @@ fn a_frame_over_the_limit_is_rejected_by_its_header() {
 }
 
 #[test]
+fn another_protocol_is_named_if_its_first_bytes_are_taken_for_a_length() {
+    for (said, named) in [(&b"GET / HTTP/1.1\r\n"[..], "HTTP"), (b"\x16\x03\x01\x02\x00\x01", "TLS")] {
+        let mut scene = Scene::new("tcp+msg", Limits::default());
+        scene.say(said);
+        assert!(scene.reason().ends_with(&format!("; the peer may speak {named}")));
+        scene.others_are_unharmed();
+    }
+}
+
+#[test]
 fn a_truncated_message_is_reported_as_such() {
     let mut scene = Scene::new("tcp+msg", Limits::default());
     scene.say(b"\0\0\0\x09half");

@@ -129,9 +129,8 @@ fn channels(listed: &[Listed]) -> String {
     format!("\n{}", columns(&["mechanism", &requested, "dropped receives, as documented"], &[Left, Right, Left], &rows))
 }
 
-/// Returns a row of the first table, as short as possible.
+/// Returns a row of the first table.
 fn promises(spec: &Spec) -> Vec<String> {
-    let short = |pattern: &Pattern| pattern.abbreviation();
     let order = match spec.ordering {
         Ordering::Strict => "strict",
         Ordering::PerProducer => "producer",
@@ -143,7 +142,7 @@ fn promises(spec: &Spec) -> Vec<String> {
         joined(&spec.waits),
         spec.ownership.to_string(),
         format!("{order}{loss}"),
-        spec.patterns.iter().map(short).collect::<Vec<_>>().join(","),
+        spec.patterns.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
     ]
 }
 

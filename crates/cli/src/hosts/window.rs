@@ -14,6 +14,9 @@ const ROUND_TRIPS: u32 = 20;
 /// The least number of round trips within a warm-up. The slow start of TCP takes about as many to fill a
 /// link of 1 Gbit/s and 40 ms.
 const WARMUP_ROUND_TRIPS: u32 = 10;
+/// The shortest window that a profile has between hosts. Some libraries wait for delayed acknowledgements in every round
+/// trip, which take 40 to 200 ms.
+const SHORTEST: Duration = Duration::from_millis(200);
 /// The longest round trip with which a run makes sense. Its windows take 20 s.
 const MAX_ROUND_TRIP: Duration = Duration::from_secs(1);
 
@@ -37,12 +40,17 @@ pub(super) fn fit(plan: &mut Plan, is_given: bool, round_trip: Duration) -> Resu
                 );
             }
             let warmup_ns = warmup_ns.max(whole_ms(round_trip * WARMUP_ROUND_TRIPS));
-            plan.window = Window::Time { warmup_ns, measure_ns: measure_ns.max(least_ns) };
-            Ok((measure_ns < least_ns).then(|| {
-                format!(
-                    "a round trip to the other host takes {shown}: each window is lengthened to {} ms, for {ROUND_TRIPS} of them",
-                    least_ns / 1_000_000
-                )
+            let shortest_ns = if is_given { measure_ns } else { whole_ms(SHORTEST) };
+            let lengthened_ns = measure_ns.max(least_ns).max(shortest_ns);
+            plan.window = Window::Time { warmup_ns, measure_ns: lengthened_ns };
+            Ok((measure_ns < lengthened_ns).then(|| {
+                let why = if lengthened_ns == least_ns {
+                    format!("for {ROUND_TRIPS} of them")
+                } else {
+                    String::from("since some libraries wait for delayed acknowledgements")
+                };
+                let ms = lengthened_ns / 1_000_000;
+                format!("a round trip to the other host takes {shown}: each window is lengthened to {ms} ms, {why}")
             }))
         }
         Window::Count { warmup, messages } => {
@@ -98,8 +106,9 @@ mod tests {
     #[test]
     fn a_window_has_many_round_trips() {
         let mut near = plan(SHORT);
-        assert_eq!(fit(&mut near, false, Duration::from_micros(100)).unwrap(), None);
-        assert_eq!(near.window, SHORT);
+        let note = fit(&mut near, false, Duration::from_micros(100)).unwrap().unwrap();
+        assert_eq!(near.window, Window::Time { warmup_ns: 15_000_000, measure_ns: 200_000_000 });
+        assert!(note.contains("200 ms, since some libraries wait"), "{note}");
         let mut far = plan(SHORT);
         let note = fit(&mut far, false, LONG_TRIP).unwrap().unwrap();
         assert_eq!(far.window, Window::Time { warmup_ns: 400_000_000, measure_ns: 800_000_000 });
@@ -112,6 +121,7 @@ mod tests {
         assert!(error.contains("at least 800ms"), "{error}");
         let mut enough = plan(Window::Time { warmup_ns: 100_000_000, measure_ns: 2_000_000_000 });
         assert_eq!(fit(&mut enough, true, LONG_TRIP).unwrap(), None);
+        assert_eq!(fit(&mut plan(SHORT), true, Duration::from_micros(100)).unwrap(), None);
         // The warm-up is not the user's.
         assert_eq!(enough.window, Window::Time { warmup_ns: 400_000_000, measure_ns: 2_000_000_000 });
     }

@@ -8,7 +8,7 @@ use estafette_measure::spec::{Ownership, Standing};
 use estafette_measure::stats::{Interval, Verdict};
 use estafette_measure::units::three_digits;
 
-use super::{percent, short};
+use super::{difference, short};
 
 /// The outcome of a cell for the candidates: the mechanisms that a program might choose.
 pub(crate) struct Outcome<'a> {
@@ -68,7 +68,7 @@ pub(crate) fn answer(ranking: &Ranking) -> String {
     };
     let mut text = capitalised(&outcome.words());
     if let (false, Some(ln)) = (outcome.is_decided(), ranking.resolution()) {
-        text.push_str(&format!("; the table detects differences from {}", percent(ln.exp_m1())));
+        text.push_str(&format!("; the table detects differences from {}", difference(ln)));
     }
     text.push('.');
     if let Some((row, interval)) = &outcome.next {

@@ -8,7 +8,7 @@ use estafette_measure::units;
 use super::answer::{list, outcome, without_outcome};
 use super::cell::{against_first, labelled, place, time};
 use super::notes::caveats_at;
-use super::{percent, short};
+use super::{difference, short};
 use crate::columns::{Left, Right, columns, wrapped};
 
 /// The maximum number of values in one matrix.
@@ -111,7 +111,7 @@ pub(super) fn table(group: &[&Ranking]) -> String {
         rows.push(std::iter::once(format!("  {label}")).chain(cells).collect());
     };
     footer("bound", &|ranking| Some(units::duration(ranking.bound.as_ref()?.ns())));
-    footer("detects differences from", &|ranking| Some(percent(ranking.resolution()?.exp_m1())));
+    footer("detects differences from", &|ranking| Some(difference(ranking.resolution()?)));
     let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
     let table = columns(&headers, &alignment, &rows);
     let caveats: String = unique(group.iter().map(|ranking| caveats_at(ranking, &axis.value(&ranking.cell))));

@@ -64,6 +64,12 @@ pub(crate) fn percent(part: f64) -> String {
     format!("{} %", units::three_digits(part * 100.0))
 }
 
+/// Formats the smallest difference that a table detects, a ln ratio: `4.02 %`, or `a factor of 5.05`.
+pub(crate) fn difference(ln: f64) -> String {
+    let part = ln.exp_m1();
+    if part < 1.0 { percent(part) } else { format!("a factor of {}", units::three_digits(ln.exp())) }
+}
+
 /// Formats a ln ratio as a multiple of the other's time: `1.43 [1.38 - 1.50]`.
 pub(crate) fn times(interval: &Interval) -> String {
     let [estimate, low, high] =
@@ -74,4 +80,14 @@ pub(crate) fn times(interval: &Interval) -> String {
 /// Whether the verdict is a difference in one direction.
 pub(crate) fn is_different(verdict: Verdict) -> bool {
     matches!(verdict, Verdict::Faster | Verdict::Slower)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_difference_is_a_factor() {
+        assert_eq!([0.04_f64.ln_1p(), 5.05_f64.ln()].map(difference), ["4.00 %", "a factor of 5.05"]);
+    }
 }

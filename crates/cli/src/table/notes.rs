@@ -8,9 +8,12 @@ use estafette_measure::spec::{Loss, Ordering};
 use estafette_measure::stats::ModeLevel;
 use estafette_measure::{MAX_LOSS, units};
 
-use super::{percent, short, times};
+use super::{difference, percent, short, times};
 use crate::columns::{columns, lines, plain, wrapped};
 use crate::with_remedy;
+
+/// A time this many times as long as that of a mechanism with a later place is noted.
+const MISPLACED: f64 = 1.25;
 
 /// Returns the footer: see [`facts`].
 pub(super) fn footer(ranking: &Ranking) -> String {
@@ -21,7 +24,7 @@ pub(super) fn footer(ranking: &Ranking) -> String {
 /// Returns what is to be known of a cell: the bound, the smallest detectable difference, the
 /// control, and the number of discarded instances.
 pub(crate) fn facts(ranking: &Ranking) -> Vec<String> {
-    let resolution = ranking.resolution().map(|ln| format!("detects differences from {}", percent(ln.exp_m1())));
+    let resolution = ranking.resolution().map(|ln| format!("detects differences from {}", difference(ln)));
     let few = (ranking.floor.is_none() && ranking.control.is_some())
         .then(|| String::from("fewer than 6 valid pairs of the control: nothing is decided"));
     let control = ranking.control.as_ref().and_then(|row| row.result.as_ref()?.versus.as_ref());
@@ -142,6 +145,7 @@ pub(crate) fn notes(ranking: &Ranking, value: &str) -> Vec<Note> {
     let mut notes = weaker_orders(&promises.collect::<Vec<_>>());
     notes.extend(capacities(ranking));
     notes.extend(modes(ranking, value));
+    notes.extend(misplaced(ranking, value));
     let mut notes: Vec<Note> = notes.into_iter().map(Note::Words).collect();
     for row in &ranking.rows {
         if let Some((count, why)) = &row.failed {
@@ -198,6 +202,25 @@ fn modes(ranking: &Ranking, value: &str) -> Option<String> {
         .collect();
     let at = if value.is_empty() { String::new() } else { format!(" at {value}") };
     (!rows.is_empty()).then(|| format!("two modes{at}: {}", rows.join("; ")))
+}
+
+/// Names the mechanisms whose time is longer than that of one with a later place.
+fn misplaced(ranking: &Ranking, value: &str) -> Option<String> {
+    let rows = || ranking.rows.iter().filter_map(|row| Some((short(row), row.result.as_ref()?)));
+    let place = |result: &RowResult| result.rank.map(|rank| rank.place);
+    let is_longer = |one: &RowResult, other: &RowResult| one.metric_ns > MISPLACED * other.metric_ns;
+    let is_misplaced = |one: &RowResult| {
+        rows().any(|(_, other)| place(one).zip(place(other)).is_some_and(|(a, b)| a < b) && is_longer(one, other))
+    };
+    let names: Vec<&str> = rows().filter(|(_, result)| is_misplaced(result)).map(|(name, _)| name).collect();
+    let at = if value.is_empty() { String::new() } else { format!(" at {value}") };
+    let words = || {
+        format!(
+            "times and places disagree{at}: {}; only places compare turns next to each other in time",
+            names.join(", ")
+        )
+    };
+    (!names.is_empty()).then(words)
 }
 
 /// Returns the offered and the delivered rate of a stream that lost messages.

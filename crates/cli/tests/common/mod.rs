@@ -91,7 +91,7 @@ impl Ground {
         command
             .args(arguments)
             .current_dir(self.folder.path())
-            .env(MARKER, self.marker())
+            .envs([self.marker()])
             .env("TMPDIR", self.tmp())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -99,8 +99,9 @@ impl Ground {
         command
     }
 
-    fn marker(&self) -> String {
-        self.folder.path().display().to_string()
+    /// The variable that its processes have in their environment, and its value.
+    pub(crate) fn marker(&self) -> (&'static str, String) {
+        (MARKER, self.folder.path().display().to_string())
     }
 
     /// Runs the command to its end.
@@ -174,7 +175,8 @@ impl Ground {
 
     /// The living processes of this ground, by number and name.
     pub(crate) fn processes(&self) -> Vec<String> {
-        let wanted = format!("{MARKER}={}", self.marker());
+        let (marker, value) = self.marker();
+        let wanted = format!("{marker}={value}");
         let carries = |process: &fs::DirEntry| {
             let environment = fs::read(process.path().join("environ")).unwrap_or_default();
             environment.split(|&byte| byte == 0).any(|variable| variable == wanted.as_bytes())
@@ -195,7 +197,7 @@ impl Ground {
             left.extend(names(self.tmp()).into_iter().map(|name| format!("temporary file {name}")));
             left.extend(named().difference(&self.named).cloned());
             let sockets = fs::read_to_string("/proc/net/unix").unwrap_or_default();
-            left.extend(sockets.lines().filter(|line| line.contains(&self.marker())).map(str::to_owned));
+            left.extend(sockets.lines().filter(|line| line.contains(&self.marker().1)).map(str::to_owned));
             left
         };
         let deadline = Instant::now() + PATIENCE;

@@ -21,10 +21,6 @@ impl Rules for Connections {
         "a message of several connections takes"
     }
 
-    fn abbreviation(&self) -> Option<&'static str> {
-        Some("conn")
-    }
-
     fn has_several_parties(&self) -> bool {
         true
     }

@@ -12,10 +12,6 @@ impl Rules for FanIn {
         "a message of a fan-in takes"
     }
 
-    fn abbreviation(&self) -> Option<&'static str> {
-        Some("fan")
-    }
-
     fn has_several_parties(&self) -> bool {
         true
     }

@@ -40,11 +40,6 @@ pub(crate) trait Rules: Sync {
     /// The subject of a sentence about a result: `a round trip takes 5 us`.
     fn result(&self) -> &'static str;
 
-    /// A shorter name for a column of `estafette list`, if the name is long and common.
-    fn abbreviation(&self) -> Option<&'static str> {
-        None
-    }
-
     // Its parties.
 
     /// Whether the user chooses a number of parties on one side.
@@ -292,12 +287,6 @@ impl Pattern {
     pub fn result(self) -> &'static str {
         self.rules().result()
     }
-
-    /// The name as a column of `estafette list` shows it: long and common ones are shortened.
-    pub fn abbreviation(self) -> String {
-        self.rules().abbreviation().map_or_else(|| self.to_string(), String::from)
-    }
-
     /// Whether several consumers compete for the messages of a stream. Then none of them knows how many it will receive.
     pub fn consumers_compete(self) -> bool {
         self.rules().consumers_compete()
@@ -382,10 +371,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_pattern_has_words_and_a_short_name() {
+    fn every_pattern_has_words() {
         for pattern in Pattern::ALL {
             assert!(pattern.result().ends_with(" takes"), "{pattern}: {}", pattern.result());
-            assert!(pattern.abbreviation().len() <= pattern.to_string().len(), "{pattern}: {}", pattern.abbreviation());
         }
     }
 }

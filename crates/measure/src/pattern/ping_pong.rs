@@ -14,10 +14,6 @@ impl Rules for PingPong {
         "a round trip takes"
     }
 
-    fn abbreviation(&self) -> Option<&'static str> {
-        Some("ping")
-    }
-
     fn is_bidirectional(&self) -> bool {
         true
     }

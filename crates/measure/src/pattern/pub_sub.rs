@@ -11,10 +11,6 @@ impl Rules for PubSub {
         "a published message takes"
     }
 
-    fn abbreviation(&self) -> Option<&'static str> {
-        Some("pub")
-    }
-
     fn has_several_parties(&self) -> bool {
         true
     }

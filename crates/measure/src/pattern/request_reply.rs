@@ -16,10 +16,6 @@ impl Rules for RequestReply {
         "a request takes"
     }
 
-    fn abbreviation(&self) -> Option<&'static str> {
-        Some("req")
-    }
-
     fn has_several_parties(&self) -> bool {
         true
     }

@@ -17,10 +17,6 @@ impl Rules for Writers {
         "a message of several writers takes"
     }
 
-    fn abbreviation(&self) -> Option<&'static str> {
-        Some("write")
-    }
-
     fn has_several_parties(&self) -> bool {
         true
     }

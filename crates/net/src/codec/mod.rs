@@ -79,7 +79,7 @@ pub(crate) struct Fault {
 #[non_exhaustive]
 pub enum Violation {
     /// A message exceeds the length limit.
-    #[error("a message of {len} bytes exceeds the limit of {limit} bytes: Limits::message")]
+    #[error("a message of {len} bytes exceeds the limit of {limit} bytes: Limits::message{}", other_protocol(*len))]
     TooLong {
         /// Its announced length, or the length received so far.
         len: u64,
@@ -104,6 +104,15 @@ pub enum Violation {
     /// A violation found by a custom transport.
     #[error("{0}")]
     Other(String),
+}
+
+/// What the peer may speak if the length of a message is text of another protocol.
+fn other_protocol(len: u64) -> &'static str {
+    match u32::try_from(len).map(u32::to_be_bytes).as_ref() {
+        Ok(b"GET " | b"POST" | b"PUT " | b"HEAD" | b"OPTI" | b"PRI " | b"HTTP") => "; the peer may speak HTTP",
+        Ok([0x16, 3, ..]) => "; the peer may speak TLS",
+        _ => "",
+    }
 }
 
 /// Decodes the bytes that arrive at a connection.

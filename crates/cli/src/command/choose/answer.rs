@@ -11,7 +11,7 @@ use super::exclusion::{self, Excluded, Why};
 use super::question::Question;
 use super::start::start;
 use crate::columns::{Left, Right, columns, plain, wrapped};
-use crate::table::{capitalised, outcome_among, percent, ratio, short, time};
+use crate::table::{capitalised, difference, outcome_among, ratio, short, time};
 
 /// The maximum number of mechanisms in a table.
 const MAX_ROWS: usize = 6;
@@ -26,7 +26,7 @@ pub(super) struct Answer {
     pub(super) cell: Cell,
     /// The answer in words.
     pub(super) words: String,
-    /// The fastest that meets the needs, and those that are not known to be slower.
+    /// The fastest that meets the needs, and those that are not known to be slower. Empty if nothing could be compared.
     pub(super) best: Vec<String>,
     pub(super) certainty: Certainty,
     /// The rounds of the run.
@@ -111,10 +111,16 @@ impl Answer {
                 let words = format!("Use {}: only this one meets the needs.", short(one));
                 Advice { words, best: vec![one.spec.name.clone()], certainty: Certainty::OnlyOne }
             }
-            several => among(ranking, is_fit, several),
+            _ => among(ranking, is_fit),
         };
-        // The best of some mechanisms need not be the first of them in the table of all.
-        fit.sort_by_key(|row| best.iter().position(|name| *name == row.spec.name).unwrap_or(usize::MAX));
+        if best.is_empty() {
+            // Nothing is compared, so only the times are left.
+            let time = |row: &Row| row.result.as_ref().map_or(f64::INFINITY, |result| result.metric_ns);
+            fit.sort_by(|a, b| time(a).total_cmp(&time(b)));
+        } else {
+            // The best of some mechanisms need not be the first of them in the table of all.
+            fit.sort_by_key(|row| best.iter().position(|name| *name == row.spec.name).unwrap_or(usize::MAX));
+        }
         Answer {
             cell: cell.clone(),
             words,
@@ -134,6 +140,7 @@ impl Answer {
     pub(super) fn text(&self) -> String {
         let more = match self.mechanisms.len().saturating_sub(MAX_ROWS) {
             0 => String::new(),
+            more if self.best.is_empty() || self.best.len() > MAX_ROWS => format!("  and {more} more\n"),
             more => format!("  and {more} more, slower\n"),
         };
         format!(
@@ -183,7 +190,7 @@ impl Answer {
         let rounds = if self.rounds == 1 { String::from("1 round") } else { format!("{} rounds", self.rounds) };
         match (self.certainty, self.resolution) {
             (Certainty::Nothing | Certainty::NoResult, _) => String::new(),
-            (_, Some(ln)) => format!("  from {rounds}; detects differences from {}\n", percent(ln.exp_m1())),
+            (_, Some(ln)) => format!("  from {rounds}; detects differences from {}\n", difference(ln)),
             (_, None) => format!("  from {rounds}\n"),
         }
     }
@@ -223,11 +230,11 @@ fn remedy(cell: &Cell) -> &'static str {
 }
 
 /// The advice of a cell on several mechanisms that meet the needs.
-fn among(ranking: &Ranking, is_fit: impl Fn(&Row) -> bool, fit: &[&Row]) -> Advice {
+fn among(ranking: &Ranking, is_fit: impl Fn(&Row) -> bool) -> Advice {
     let name = |row: &&Row| row.spec.name.clone();
     let Some(outcome) = outcome_among(ranking, is_fit) else {
         let words = format!("Not decided: fewer than 6 valid rounds of the control. {}", remedy(&ranking.cell));
-        return Advice { words, best: fit.iter().map(name).collect(), certainty: Certainty::Undecided };
+        return Advice { words, best: Vec::new(), certainty: Certainty::Undecided };
     };
     let certainty = match (outcome.leaders.len(), outcome.are_equivalent) {
         (1, _) => Certainty::Decided,
@@ -347,6 +354,18 @@ pub(super) mod tests {
         assert!(answer.text().contains("excluded by the need in-place"), "{}", answer.text());
         let answer = Answer::of(&rankings[0], &needing(&[Need::NoLoss, Need::Order]), &record, &rankings);
         assert_eq!((answer.mechanisms.len(), answer.excluded.len()), (2, 0));
+    }
+
+    #[test]
+    fn where_nothing_is_compared_the_order_is_that_of_the_times_and_none_is_advised() {
+        // It has no control.
+        let record = crate::comparison::tests::record();
+        let rankings = rank(&record);
+        let answer = Answer::of(&rankings[0], &Question::default(), &record, &rankings);
+        assert_eq!((answer.certainty, answer.best.len()), (Certainty::Undecided, 0));
+        let times: Vec<f64> = answer.mechanisms.iter().map(|candidate| candidate.time_ns).collect();
+        assert!(times.len() == 2 && times.is_sorted(), "{times:?}");
+        assert!(!answer.text().contains("to start with") && !answer.text().contains("slower"), "{}", answer.text());
     }
 
     #[test]
