@@ -209,9 +209,9 @@ fn by_cause(mut all: Vec<WithoutResult<'_>>) -> Vec<String> {
             format!("{} in {}: all instances ({instances}) were discarded: {reason}", case.mechanism, case.cell)
         }));
         if let more @ 1.. = of_cause.len().saturating_sub(MAX_NAMED) {
-            lines.push(format!(
-                "all instances of {more} more were discarded: {cause}; measure again while nothing else runs, or for longer"
-            ));
+            let is_external = of_cause[0].reason.is_external();
+            let remedy = if is_external { "; measure again while nothing else runs, or for longer" } else { "" };
+            lines.push(format!("all instances of {more} more cases were discarded: {cause}{remedy}"));
         }
         all = others;
     }
@@ -314,7 +314,10 @@ mod tests {
         let lines = by_cause(vec![steal(0), steal(1), without(2, Discarded::CoresMoved), steal(3), steal(4)]);
         assert_eq!(lines.len(), 5, "{lines:?}");
         assert!(lines[1].starts_with("b in ") && lines[1].ends_with("all instances (2) were discarded: steal 10.0 %"));
-        assert!(lines[3].starts_with("all instances of 1 more were discarded: the hypervisor took time"), "{lines:?}");
+        assert!(
+            lines[3].starts_with("all instances of 1 more cases were discarded: the hypervisor took time; measure"),
+            "{lines:?}"
+        );
         assert!(lines[4].starts_with("c in ") && lines[4].ends_with("the host moved the cores"), "{lines:?}");
     }
 }

@@ -4,7 +4,7 @@ mod common;
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::ErrorKind;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
@@ -78,9 +78,14 @@ impl Sshd {
         command
     }
 
+    /// The processes of its sessions, without those of the server itself.
+    fn session(&self) -> Vec<String> {
+        self.ground.processes().into_iter().filter(|process| !process.ends_with(" sshd")).collect()
+    }
+
     /// Waits until every session has ended, and ends the server.
     fn end(self) {
-        wait_for("the end of the sessions", || (self.ground.processes().len() == 1).then_some(()));
+        wait_for("the end of the sessions", || self.session().is_empty().then_some(()));
         kill_process(self.server.pid(), Signal::TERM).expect("the server is there");
         self.server.end();
         self.ground.assert_clean();
@@ -95,10 +100,10 @@ fn listening(ground: &Ground) -> (Running, u16) {
         let server = ground.program(SSHD, ["-D", "-e", "-f", &config, "-p", &port.to_string()]);
         let mut server = Running::of(ground, server);
         let is_listening = wait_for("the server to listen", || {
-            let listens = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok();
+            let listens = server.stderr().contains("Server listening on");
             (listens || server.has_ended()).then_some(listens)
         });
-        if is_listening && !server.has_ended() {
+        if is_listening {
             return (server, port);
         }
         let stderr = server.stderr();
@@ -128,10 +133,13 @@ fn a_session_is_measured() {
 fn an_interrupt_ends_the_session_there() {
     let Some(sshd) = Sshd::start() else { return };
     let ground = Ground::new();
-    let run = Running::of(&ground, sshd.bench(&ground, &["--rounds=1000"]));
-    // Its shell, the peer, and a child of the peer.
-    let peer = |name: &String| name.contains("estafette");
-    wait_for("the session to measure", || (sshd.ground.processes().into_iter().filter(peer).count() > 1).then_some(()));
+    let mut run = Running::of(&ground, sshd.bench(&ground, &["--rounds=1000", "--window=300ms"]));
+    // The peer, and a child of it.
+    let programs = || sshd.session().into_iter().filter(|process| process.ends_with(" estafette")).count();
+    wait_for("the session to measure", || {
+        assert!(!run.has_ended(), "{}", run.stderr());
+        (programs() > 1).then_some(())
+    });
     kill_process(run.pid(), Signal::INT).unwrap();
     run.end().exits(130);
     ground.assert_clean();

@@ -8,7 +8,7 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use estafette_net::{Endpoint, EndpointMap, Event, Handle, Kind, Node, Outcome, Reason};
+use estafette_net::{Endpoint, EndpointMap, Event, Handle, Kind, Node, Options, Outcome, Reason};
 
 /// How long a client waits for the reply.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -66,40 +66,46 @@ fn ask(url: &str, text: &str) -> Result<(), Box<dyn Error>> {
 fn serve(url: &str) -> Result<(), Box<dyn Error>> {
     let mut node = Node::<()>::new()?;
     let handle = node.handle();
-    let listener = handle.listen(url)?;
+    // A peer that has sent its last message still gets its answers.
+    let listener = handle.listen_with(url, &Options::default().half_open(true))?;
     if let Some(address) = handle.local_address(listener) {
         println!("listening at {address}");
     }
-    // What could not be sent back yet, because the peer reads more slowly than it sends.
-    let mut unanswered = EndpointMap::<VecDeque<(Kind, Vec<u8>)>>::new();
+    let mut unanswered = EndpointMap::<Unanswered>::new();
     node.run(|event| match event {
         Event::Message(from, message) => match unanswered.get_mut(from) {
             // Up to `Limits::read_budget` bytes come after a pause.
-            Some(queue) => queue.push_back((message.kind(), message.to_vec())),
+            Some(waiting) => waiting.messages.push_back((message.kind(), message.to_vec())),
             None => match reply(&handle, from, message.kind(), &message) {
                 // For datagrams nothing is guaranteed.
                 outcome if outcome.is_accepted() || from.remote().is_some() => {}
                 Outcome::Full => {
                     handle.pause(from);
-                    unanswered.insert(from, VecDeque::from([(message.kind(), message.to_vec())]));
+                    let messages = VecDeque::from([(message.kind(), message.to_vec())]);
+                    unanswered.insert(from, Unanswered { messages, has_finished: false });
                 }
-                outcome => {
-                    eprintln!("not sent back: {outcome:?}");
-                    handle.close(from);
-                }
+                outcome => give_up(&handle, from, outcome),
             },
         },
         Event::Drained(to) => {
-            let Some(queue) = unanswered.get_mut(to) else { return };
-            while let Some((kind, message)) = queue.front() {
-                if reply(&handle, to, *kind, message) == Outcome::Full {
-                    return;
+            let Some(waiting) = unanswered.get_mut(to) else { return };
+            while let Some((kind, message)) = waiting.messages.front() {
+                match reply(&handle, to, *kind, message) {
+                    Outcome::Full => return,
+                    outcome if outcome.is_accepted() => drop(waiting.messages.pop_front()),
+                    outcome => return give_up(&handle, to, outcome),
                 }
-                queue.pop_front();
+            }
+            handle.resume(to);
+            if waiting.has_finished {
+                handle.finish(to);
             }
             unanswered.remove(to);
-            handle.resume(to);
         }
+        Event::Finished(from) => match unanswered.get_mut(from) {
+            Some(waiting) => waiting.has_finished = true,
+            None => handle.finish(from),
+        },
         Event::Closed { endpoint, reason } => {
             unanswered.remove(endpoint);
             if !matches!(reason, Reason::Closed) {
@@ -109,6 +115,18 @@ fn serve(url: &str) -> Result<(), Box<dyn Error>> {
         _ => {}
     })?;
     Ok(())
+}
+
+/// What could not be sent back yet, because the peer reads more slowly than it sends.
+struct Unanswered {
+    messages: VecDeque<(Kind, Vec<u8>)>,
+    /// The peer has sent its last message.
+    has_finished: bool,
+}
+
+fn give_up(handle: &Handle<()>, peer: Endpoint, outcome: Outcome) {
+    eprintln!("not sent back: {outcome:?}");
+    handle.close(peer);
 }
 
 fn reply(handle: &Handle<()>, to: Endpoint, kind: Kind, message: &[u8]) -> Outcome {

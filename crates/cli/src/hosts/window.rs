@@ -14,8 +14,8 @@ const ROUND_TRIPS: u32 = 20;
 /// The least number of round trips within a warm-up. The slow start of TCP takes about as many to fill a
 /// link of 1 Gbit/s and 40 ms.
 const WARMUP_ROUND_TRIPS: u32 = 10;
-/// The shortest window that a profile has between hosts. Some libraries wait for delayed acknowledgements in every round
-/// trip, which take 40 to 200 ms.
+/// The shortest window that a profile has between hosts. Some libraries wait for delayed acknowledgements, some 40 ms each, in
+/// every round trip.
 const SHORTEST: Duration = Duration::from_millis(200);
 /// The longest round trip with which a run makes sense. Its windows take 20 s.
 const MAX_ROUND_TRIP: Duration = Duration::from_secs(1);
@@ -44,13 +44,17 @@ pub(super) fn fit(plan: &mut Plan, is_given: bool, round_trip: Duration) -> Resu
             let lengthened_ns = measure_ns.max(least_ns).max(shortest_ns);
             plan.window = Window::Time { warmup_ns, measure_ns: lengthened_ns };
             Ok((measure_ns < lengthened_ns).then(|| {
-                let why = if lengthened_ns == least_ns {
-                    format!("for {ROUND_TRIPS} of them")
-                } else {
-                    String::from("since some libraries wait for delayed acknowledgements")
-                };
                 let ms = lengthened_ns / 1_000_000;
-                format!("a round trip to the other host takes {shown}: each window is lengthened to {ms} ms, {why}")
+                if lengthened_ns == least_ns {
+                    format!(
+                        "a round trip to the other host takes {shown}: each window is lengthened to {ms} ms, for {ROUND_TRIPS} of them"
+                    )
+                } else {
+                    format!(
+                        "each window is lengthened to {ms} ms, because some libraries wait for delayed acknowledgements; \
+                         --window chooses another"
+                    )
+                }
             }))
         }
         Window::Count { warmup, messages } => {
@@ -108,7 +112,7 @@ mod tests {
         let mut near = plan(SHORT);
         let note = fit(&mut near, false, Duration::from_micros(100)).unwrap().unwrap();
         assert_eq!(near.window, Window::Time { warmup_ns: 15_000_000, measure_ns: 200_000_000 });
-        assert!(note.contains("200 ms, since some libraries wait"), "{note}");
+        assert!(note.contains("200 ms, because some libraries wait"), "{note}");
         let mut far = plan(SHORT);
         let note = fit(&mut far, false, LONG_TRIP).unwrap().unwrap();
         assert_eq!(far.window, Window::Time { warmup_ns: 400_000_000, measure_ns: 800_000_000 });

@@ -287,6 +287,7 @@ impl Pattern {
     pub fn result(self) -> &'static str {
         self.rules().result()
     }
+
     /// Whether several consumers compete for the messages of a stream. Then none of them knows how many it will receive.
     pub fn consumers_compete(self) -> bool {
         self.rules().consumers_compete()

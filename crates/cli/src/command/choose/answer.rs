@@ -358,9 +358,9 @@ pub(super) mod tests {
 
     #[test]
     fn where_nothing_is_compared_the_order_is_that_of_the_times_and_none_is_advised() {
-        // It has no control.
         let record = crate::comparison::tests::record();
-        let rankings = rank(&record);
+        let mut rankings = rank(&record);
+        rankings[0].floor = None;
         let answer = Answer::of(&rankings[0], &Question::default(), &record, &rankings);
         assert_eq!((answer.certainty, answer.best.len()), (Certainty::Undecided, 0));
         let times: Vec<f64> = answer.mechanisms.iter().map(|candidate| candidate.time_ns).collect();

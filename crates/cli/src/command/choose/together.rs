@@ -99,7 +99,12 @@ impl Together {
         };
         let best = leaders.iter().flat_map(|leader| {
             let cell = &leader.answer.cell;
-            leader.answer.best.iter().map(|name| Best { mechanism: name.clone(), cell: cell.clone() })
+            // Of a table in which nothing could be compared, the one with the shortest time.
+            let names = match &*leader.answer.best {
+                [] => std::slice::from_ref(&leader.candidate.mechanism),
+                best => best,
+            };
+            names.iter().map(|name| Best { mechanism: name.clone(), cell: cell.clone() })
         });
         Some(Together {
             words: words(&leaders, certainty, next.as_ref()),

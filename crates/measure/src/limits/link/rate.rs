@@ -29,7 +29,8 @@ pub(super) struct Rate {
 }
 
 /// Measures the rate of `connections` connections together, over a link with this round trip. Where none of their data
-/// arrived, it measures again for twice as long: connections that lost packets may stand still for seconds.
+/// arrived in the second half of the time, it measures again for twice as long, up to [`MAX_LENGTH`]: connections that lost
+/// packets may stand still for seconds.
 ///
 /// # Errors
 /// When a connection cannot be opened, no data arrives, or the responder reports what cannot be true.
@@ -39,7 +40,7 @@ pub(super) fn measure(prober: &mut Prober, connections: u32, round_trip: Duratio
         if let Some(rate) = measure_for(prober, connections, length)? {
             return Ok(rate);
         }
-        ensure!(length < MAX_LENGTH, "no data arrived at the other host within {length:?}");
+        ensure!(length < MAX_LENGTH, "no data arrived at the other host in the second half of {length:?}");
         length = (length * 2).min(MAX_LENGTH);
     }
 }
