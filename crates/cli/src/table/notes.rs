@@ -214,10 +214,10 @@ fn misplaced(ranking: &Ranking, value: &str) -> Option<String> {
     };
     let names: Vec<&str> = rows().filter(|(_, result)| is_misplaced(result)).map(|(name, _)| name).collect();
     let at = if value.is_empty() { String::new() } else { format!(" at {value}") };
+    let names = names.join(", ");
     let words = || {
         format!(
-            "times and places disagree{at}: {}; only places compare turns next to each other in time",
-            names.join(", ")
+            "times and places disagree{at}: {names}; trust the places, which compare measurements made at the same time"
         )
     };
     (!names.is_empty()).then(words)
