@@ -15,22 +15,33 @@ pub(crate) struct Run {
     pub(crate) from: Endpoint,
     rule: Rule,
     rest: Range<usize>,
-    /// How many messages it may deliver, and how many of them are left.
-    max_messages: u32,
+    /// How many messages it may deliver until [`Run::extend`], and how many of them are left.
+    allowed: u32,
     left: u32,
     /// How many of the delivered ones were counted: [`Run::take_uncounted`].
     counted: u32,
 }
 
 impl Run {
-    /// A run of at most `max_messages` messages.
-    pub(crate) fn new(from: Endpoint, rule: Rule, rest: Range<usize>, max_messages: u32) -> Run {
-        Run { from, rule, rest, max_messages, left: max_messages, counted: 0 }
+    /// A run of at most `allowed` messages until [`Run::extend`].
+    pub(crate) fn new(from: Endpoint, rule: Rule, rest: Range<usize>, allowed: u32) -> Run {
+        Run { from, rule, rest, allowed, left: allowed, counted: 0 }
     }
 
-    /// How many messages were delivered.
+    /// How many messages were delivered since it began, or since the last [`Run::extend`].
     pub(crate) fn delivered(&self) -> u32 {
-        self.max_messages - self.left
+        self.allowed - self.left
+    }
+
+    /// Whether all allowed messages were delivered.
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Allows further messages. The delivered ones must have been counted.
+    pub(crate) fn extend(&mut self, allowed: u32) {
+        debug_assert_eq!(self.counted, self.delivered());
+        (self.allowed, self.left, self.counted) = (allowed, allowed, 0);
     }
 
     /// The start of what was not delivered.

@@ -61,6 +61,21 @@ impl TimeSlice {
         self.left == 0 && self.is_over_at(Instant::now())
     }
 
+    /// Looks at the clock after `messages` more, which are all that were left. Returns how many may be
+    /// delivered before the next look. None if the time is over: then [`TimeSlice::is_over`] says so too.
+    pub(crate) fn extended(&mut self, messages: u32) -> Option<u32> {
+        self.extended_at(messages, Instant::now())
+    }
+
+    fn extended_at(&mut self, messages: u32, now: Instant) -> Option<u32> {
+        self.count(messages);
+        if self.looks.is_some_and(|(first, _)| now.duration_since(first) >= self.limit) {
+            return None;
+        }
+        self.is_over_at(now);
+        Some(self.left)
+    }
+
     fn is_over_at(&mut self, now: Instant) -> bool {
         let Some((first, last)) = self.looks else {
             (self.looks, self.left) = (Some((now, now)), self.interval);
@@ -121,6 +136,22 @@ mod tests {
         }
         let (messages, _) = delivered(&mut slice, Duration::from_micros(50));
         assert!((16..=40).contains(&messages), "{messages}");
+    }
+
+    #[test]
+    fn a_slice_is_extended_until_its_time_is_over_and_then_it_is_over() {
+        let mut slice = TimeSlice::new(LIMIT);
+        slice.begin();
+        let (mut now, mut messages) = (Instant::now(), 0);
+        let mut allowed = slice.left();
+        while let Some(more) = slice.extended_at(allowed, now) {
+            messages += allowed;
+            allowed = more;
+            now += Duration::from_micros(1) * more;
+        }
+        // Each message takes 1 us, and the first look is behind the first ones.
+        assert!((700..1_100).contains(&messages), "{messages}");
+        assert!(slice.left() == 0 && slice.is_over_at(now));
     }
 
     #[test]

@@ -108,18 +108,35 @@ impl<S> Node<S> {
         on_event: &mut impl FnMut(Event<'_, S>) -> ControlFlow<()>,
         count: &mut usize,
     ) -> ControlFlow<()> {
-        let Some(run) = &mut self.reader.run else { return ControlFlow::Continue(()) };
-        let close_requests = &self.shared.close_requests;
-        while close_requests.count() == self.closes_seen
-            && let Some(at) = run.next(&mut self.reader.buffer)
-        {
-            *count += 1;
-            on_event(Event::Message(
-                run.from,
-                Message { bytes: Bytes::Lent(&self.reader.buffer[at]), kind: Kind::Binary },
-            ))?;
+        loop {
+            let Some(run) = &mut self.reader.run else { return ControlFlow::Continue(()) };
+            let close_requests = &self.shared.close_requests;
+            while close_requests.count() == self.closes_seen
+                && let Some(at) = run.next(&mut self.reader.buffer)
+            {
+                *count += 1;
+                on_event(Event::Message(
+                    run.from,
+                    Message { bytes: Bytes::Lent(&self.reader.buffer[at]), kind: Kind::Binary },
+                ))?;
+            }
+            if !self.extend_run() {
+                return ControlFlow::Continue(());
+            }
         }
-        ControlFlow::Continue(())
+    }
+
+    /// Lets a run go on whose messages had to be counted and timed, unless the time of its connection is
+    /// over. Without this, each look at the clock would decode the next message the long way.
+    #[inline(never)]
+    fn extend_run(&mut self) -> bool {
+        let Some(run) = self.reader.run.as_ref().filter(|run| run.is_used_up()) else { return false };
+        let Some(allowed) = self.reader.slice.extended(run.delivered()) else { return false };
+        self.count_run();
+        if let Some(run) = &mut self.reader.run {
+            run.extend(allowed);
+        }
+        true
     }
 
     pub(super) fn make_event(&mut self, next: Next<S>) -> Event<'_, S> {
@@ -127,6 +144,15 @@ impl<S> Node<S> {
             Next::Event(event) => self.lend_event(event),
             Next::Message(from, place, kind) => Event::Message(from, self.message(from, place, kind)),
         }
+    }
+
+    /// Ends the run of complete messages, and counts those of it.
+    fn finish_run(&mut self) {
+        self.count_run();
+        if let Some(run) = &self.reader.run {
+            self.reader.slice.count(run.delivered());
+        }
+        self.reader.end_run();
     }
 
     /// Frees what existed for the last delivered event.
@@ -210,13 +236,13 @@ impl<S> Node<S> {
             self.clock = Instant::now();
             self.commands();
         }
-        if let Some(run) = &mut self.reader.run {
+        while let Some(run) = &mut self.reader.run {
             if let Some(at) = run.next(&mut self.reader.buffer) {
                 return Some(Next::Message(run.from, MessageLocation::Shared(at), Kind::Binary));
             }
-            self.reader.slice.count(run.delivered());
-            self.count_run();
-            self.reader.end_run();
+            if !self.extend_run() {
+                self.finish_run();
+            }
         }
         if !matches!(self.reader.lent, Lent::Nothing) {
             self.end_loan();

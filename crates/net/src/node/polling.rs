@@ -9,6 +9,8 @@ use crate::backend::Ready;
 
 /// While the node reads the last active connection directly, every 16th attempt polls epoll too.
 const READS_PER_POLL: u32 = 16;
+/// After a direct read in vain, at most this many waits that return at once are not followed by one.
+const MAX_PENALTY: u32 = 64;
 /// A wait that returns within this time found something ready at once: the thread did not sleep.
 const IMMEDIATE: Duration = Duration::from_micros(3);
 
@@ -23,15 +25,54 @@ pub(super) struct Polling {
     has_received: bool,
     /// The connection that last received something, and when.
     last: Option<(usize, Instant)>,
-    /// Set if the last wait returned at once because the last active connection had data. The next
-    /// turn then reads that connection before it polls epoll, until such a read finds nothing. Holds
-    /// the time of that wait or read.
-    eager: Option<Instant>,
+    eager: Eager,
+    penalty: Penalty,
     direct_reads: u32,
     /// When epoll was polled last.
     polled: Instant,
     /// Every turn polls epoll. `AsyncNode` relies on that.
     always_polls: bool,
+}
+
+/// Whether the next turn reads the last active connection before it polls epoll, although the node does
+/// not spin. It does so after a wait that returned at once because that connection had data, until such
+/// a read finds nothing.
+#[derive(Debug, Clone, Copy)]
+enum Eager {
+    No,
+    /// The time of that wait.
+    AfterWait(Instant),
+    /// The time of the last such read.
+    AfterRead(Instant),
+}
+
+/// How often the node reads directly. A read that finds something saves a wait, and one in vain costs a
+/// system call. So the node tries less often after reads in vain and more often after others: it reads
+/// directly where more than half of these reads find something.
+#[derive(Debug, Default)]
+struct Penalty {
+    /// How many waits that return at once followed the last direct read in vain.
+    waits: u32,
+    /// How many of them are left.
+    left: u32,
+}
+
+impl Penalty {
+    fn found_something(&mut self) {
+        self.waits /= 2;
+    }
+
+    fn found_nothing(&mut self) {
+        self.waits = (2 * self.waits + 1).min(MAX_PENALTY);
+        self.left = self.waits;
+    }
+
+    /// Whether a wait that returned at once may be followed by a direct read.
+    fn is_over(&mut self) -> bool {
+        let is_over = self.left == 0;
+        self.left = self.left.saturating_sub(1);
+        is_over
+    }
 }
 
 /// A read without a wait before it.
@@ -48,7 +89,8 @@ impl Polling {
             spin_start: now,
             has_received: false,
             last: None,
-            eager: None,
+            eager: Eager::No,
+            penalty: Penalty::default(),
             direct_reads: 0,
             polled: now,
             always_polls: false,
@@ -94,18 +136,30 @@ impl Polling {
         self.polled = now;
         let had_data = |last| ready.iter().any(|ready| ready.index == last && ready.readable);
         let at_once = now.duration_since(since) < IMMEDIATE && self.last.is_some_and(|(last, _)| had_data(last));
-        self.eager = (at_once && !self.always_polls).then_some(since);
+        let is_eager = at_once && !self.always_polls && self.penalty.is_over();
+        self.eager = if is_eager { Eager::AfterWait(since) } else { Eager::No };
     }
 
     /// Returns the connection to read directly, while the node spins or reads eagerly. `longest` is
     /// the longest time between two polls.
     pub(super) fn direct_read(&mut self, now: Instant, longest: Duration) -> Option<DirectRead> {
         let (index, received) = self.last?;
-        let eager = self.eager.is_some_and(|looked| looked <= received);
+        let eager = match self.eager {
+            Eager::No => false,
+            Eager::AfterWait(at) => at <= received,
+            Eager::AfterRead(at) if at <= received => {
+                self.penalty.found_something();
+                true
+            }
+            Eager::AfterRead(_) => {
+                self.penalty.found_nothing();
+                false
+            }
+        };
+        self.eager = if eager { Eager::AfterRead(now) } else { Eager::No };
         if !eager && (self.spin.is_zero() || now.duration_since(self.spin_start) >= self.spin) {
             return None;
         }
-        self.eager = eager.then_some(now);
         self.direct_reads = self.direct_reads.wrapping_add(1);
         let overdue = now.duration_since(self.polled) >= longest;
         Some(DirectRead { index, polls: overdue || self.direct_reads.is_multiple_of(READS_PER_POLL) })
@@ -148,6 +202,41 @@ mod tests {
         let later = begun + 100 * MICROSECOND;
         let _ = polling.direct_read(later, LONGEST);
         assert!(polling.direct_read(later + MICROSECOND, LONGEST).is_none());
+    }
+
+    /// What a node does that is never spinning and whose waits return at once: how many of its turns begin with a
+    /// direct read. `has_data` says whether such a read finds something.
+    fn direct_reads(turns: u32, mut has_data: impl FnMut(u32) -> bool) -> u32 {
+        let begun = Instant::now();
+        let mut polling = Polling::new(begun);
+        polling.received(7, begun);
+        let mut reads = 0;
+        for turn in 1..=turns {
+            let now = begun + turn * MICROSECOND;
+            if polling.direct_read(now, LONGEST).is_some() {
+                reads += 1;
+                if has_data(turn) {
+                    polling.received(7, now);
+                }
+            } else {
+                polling.waited(now, now, &readable(7));
+                polling.received(7, now);
+            }
+        }
+        reads
+    }
+
+    #[test]
+    fn direct_reads_become_rare_if_they_find_nothing_and_continue_if_most_find_something() {
+        assert_eq!(direct_reads(10_000, |_| true), 9_999);
+        assert!((100..400).contains(&direct_reads(10_000, |_| false)), "{}", direct_reads(10_000, |_| false));
+        let often = direct_reads(10_000, |turn| !turn.is_multiple_of(8));
+        assert!(often > 7_000, "{often}");
+        let seldom = direct_reads(10_000, |turn| turn.is_multiple_of(4));
+        assert!(seldom < 1_000, "{seldom}");
+        // They become frequent again.
+        let later = direct_reads(20_000, |turn| turn > 10_000);
+        assert!(later > 9_000, "{later}");
     }
 
     #[test]
