@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use common::{Done, Ground, PROGRAM};
+use common::{Done, Ground, PROGRAM, is_disturbed, undisturbed};
 use serde_json::Value;
 
 fn results() -> PathBuf {
@@ -166,6 +166,32 @@ fn without_a_record_a_short_run_answers_and_its_record_answers_the_same() {
         content["mechanisms"].as_array().unwrap().iter().filter_map(|spec| spec["name"].as_str()).collect();
     assert_eq!(measured, ["process/pipe", "process/unix-stream"], "nothing else is measured");
     ground.assert_clean();
+}
+
+#[test]
+fn an_answer_has_the_memory_that_a_mechanism_takes() {
+    const MIB: f64 = 1_048_576.0;
+    let ground = Ground::new();
+    let question =
+        ["process/shm-memfd", "process/pipe", "--pattern=stream", "--size=64KiB", "--capacity=256", "--wait=block"];
+    let done = undisturbed(
+        || {
+            ground.remove_records();
+            short_run(&ground, &question)
+        },
+        |done| !is_disturbed(&done.stderr),
+    );
+    assert!(done.stdout.contains("  memory  ") && done.stdout.contains("\n  memory: "), "{}", done.stdout);
+    let from_record = ["choose", "--record", &ground.record().display().to_string(), "--json"].map(String::from);
+    let reply: Value = serde_json::from_str(&ground.run(&from_record).stdout).unwrap();
+    let memory = |name: &str| {
+        let all = reply["answers"][0]["mechanisms"].as_array().unwrap();
+        let one = all.iter().find(|one| one["mechanism"] == name);
+        one.and_then(|one| one["memory"].as_f64()).unwrap_or_else(|| panic!("{name}: {reply}"))
+    };
+    // The ring has 256 slots of 64 KiB. It is mapped in both processes and counts once.
+    let [ring, pipe] = ["process/shm-memfd", "process/pipe"].map(memory);
+    assert!((16.0 * MIB..24.0 * MIB).contains(&ring) && pipe < 8.0 * MIB, "{ring} and {pipe} bytes");
 }
 
 #[test]

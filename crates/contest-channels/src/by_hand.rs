@@ -296,6 +296,6 @@ impl Entry for ByHand {
             ..PartyReport::new(Role::Consumer(0))
         };
         parties.push(consumer);
-        Ok(Report { parties, usage: None })
+        Ok(Report { parties, ..Report::default() })
     }
 }

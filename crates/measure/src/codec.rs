@@ -161,7 +161,7 @@ fn run<C: Codec>(case: &Case, ctx: &mut Ctx) -> Result<Report> {
                 ..PartyReport::new(Role::Consumer(0))
             },
         ],
-        usage: None,
+        ..Report::default()
     })
 }
 

@@ -84,6 +84,7 @@ pub(crate) fn figures(
         offered: sum(|party| party.sent),
         delivered,
         codec: lead.codec,
+        memory: memory(measured),
         burst_memory: lead.burst_memory,
         dropped_receives: consumers().map(|party| party.dropped).sum(),
         fairness: fairness(by_time, consumers().map(|party| &*party.shares)),
@@ -152,6 +153,13 @@ fn discarded(
     (late > MAX_LATE).then_some(Discarded::LateSender { share: late })
 }
 
+/// The memory of all children. `None` if one of them did not measure it.
+fn memory(measured: &Measured) -> Option<u64> {
+    let children = || measured.reports.iter().map(|(_, report)| report.memory);
+    children().next()?;
+    children().try_fold(0, |sum: u64, memory| sum.checked_add(memory?))
+}
+
 /// Whether a hypervisor took so much time from the instance's cores that it is discarded.
 fn stolen_time(measured: &Measured) -> Option<Discarded> {
     if measured.steal > MAX_STEAL {
@@ -203,6 +211,7 @@ fn empty_figures(measured: &Measured, discarded: Discarded) -> Figures {
         offered: 0,
         delivered: 0,
         codec: None,
+        memory: None,
         burst_memory: None,
         dropped_receives: 0,
         fairness: None,
@@ -403,7 +412,7 @@ mod tests {
         let child = |role, cpu_ns, window_ns| {
             let usage = Usage { cpu_ns, voluntary_switches: 10, involuntary_switches: 0 };
             let party = PartyReport { messages: 100, window_ns, ..PartyReport::new(role) };
-            (role, protocol::Report { parties: vec![party], usage: Some(usage) })
+            (role, protocol::Report { parties: vec![party], usage: Some(usage), memory: None })
         };
         let (sender, receiver) = (Role::Producer(0), Role::Consumer(0));
         let measured = |reports| Measured { reports, ..Measured::default() };
@@ -416,6 +425,17 @@ mod tests {
         let one = measured(vec![child(Role::All, 6_000, 1_000)]);
         let spent = super::spent(&one, Pattern::Stream, &lead(&one), 100, 100).unwrap();
         assert_eq!((spent.cpu_ns, spent.sender_cpu_ns, spent.receiver_cpu_ns), (60.0, None, None));
+    }
+
+    #[test]
+    fn memory_is_that_of_all_children_or_unknown() {
+        let of = |parts: &[Option<u64>]| {
+            let child = |memory: &Option<u64>| (Role::All, protocol::Report { memory: *memory, ..Default::default() });
+            memory(&Measured { reports: parts.iter().map(child).collect(), ..Measured::default() })
+        };
+        assert_eq!(of(&[Some(5), Some(7)]), Some(12));
+        assert_eq!(of(&[Some(5), None]), None, "a server of the mechanism is not measured");
+        assert_eq!([of(&[]), of(&[Some(u64::MAX), Some(1)])], [None, None]);
     }
 
     #[test]
@@ -469,7 +489,7 @@ mod tests {
                 slices: (1..=MIN_LAPS as u64 + 1).map(slice).collect(),
                 ..PartyReport::new(Role::Consumer(0))
             };
-            let report = protocol::Report { parties: vec![party], usage: None };
+            let report = protocol::Report { parties: vec![party], ..Default::default() };
             let measured =
                 Measured { reports: vec![(Role::Consumer(0), report)], is_long_turn_stolen, ..Measured::default() };
             let case = r#"{"mechanism": "thread/x", "cell": {"scope": "thread", "pattern": "stream",
@@ -522,7 +542,7 @@ mod tests {
         let window = Window::Time { warmup_ns: 0, measure_ns: 1_000 };
         let discarded = |messages, steal, other_load| {
             let party = PartyReport { messages, window_ns: 1_000, ..PartyReport::new(Role::Consumer(0)) };
-            let report = protocol::Report { parties: vec![party], usage: None };
+            let report = protocol::Report { parties: vec![party], ..Default::default() };
             let measured = Measured {
                 reports: vec![(Role::Consumer(0), report)],
                 peer_load: Some(HostLoad { steal, other_load }),
@@ -549,7 +569,7 @@ mod tests {
                 latency: Some(LatencyCounts { batch: 1, counts }),
                 ..PartyReport::new(Role::Consumer(0))
             };
-            let report = protocol::Report { parties: vec![party], usage: None };
+            let report = protocol::Report { parties: vec![party], ..Default::default() };
             Measured { reports: vec![(Role::Consumer(0), report)], ..Measured::default() }
         };
         let case = r#"{"mechanism": "thread/x", "cell": {"scope": "thread", "pattern": "stream", "payload": "u64",

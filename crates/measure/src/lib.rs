@@ -43,6 +43,7 @@ mod latency_counts;
 pub mod limits;
 mod long_turns;
 pub mod mechanism;
+mod memory;
 pub mod message;
 mod names;
 pub mod other_build;

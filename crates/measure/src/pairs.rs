@@ -126,6 +126,7 @@ pub(crate) mod tests {
             fairness: None,
             dropped_receives: 0,
             codec: None,
+            memory: None,
             burst_memory: None,
             offered: 1,
             delivered: 1,

@@ -140,6 +140,9 @@ pub struct RowResult {
     /// The messages received from the slowest producer, as a part of the mean of all producers.
     /// Only with several producers.
     pub fairness: Option<f64>,
+    /// The memory of all processes at the end of the window, in bytes, beyond what they had before the
+    /// mechanism was opened.
+    pub memory: Option<f64>,
     /// The memory of the channel in bytes: when it was opened, with the whole burst in it, and
     /// after all messages were received.
     pub burst_memory: Option<[f64; 3]>,
@@ -402,7 +405,7 @@ fn row_result(record: &Record, at: usize) -> Option<RowResult> {
         median(&figures.iter().filter_map(|figures| of(figures)).collect::<Vec<_>>())
     };
     let sum = |of: fn(&Figures) -> u64| figures.iter().map(|figures| of(figures) as f64).sum::<f64>();
-    let memory =
+    let burst =
         |of: fn(&BurstMemory) -> u64| middle(&|figures| figures.burst_memory.as_ref().map(|sizes| of(sizes) as f64));
     let codec = |of: fn(&CodecFigures) -> f64| middle(&|figures| figures.codec.as_ref().map(of));
     let slices: Vec<Vec<f64>> = figures
@@ -435,9 +438,10 @@ fn row_result(record: &Record, at: usize) -> Option<RowResult> {
             .map(|((encode_ns, decode_ns), encoded_bytes)| CodecFigures { encode_ns, decode_ns, encoded_bytes }),
         switches: middle(&|figures| figures.switches_per_message),
         fairness: middle(&|figures| figures.fairness),
-        burst_memory: memory(|sizes| sizes.empty)
-            .zip(memory(|sizes| sizes.full))
-            .zip(memory(|sizes| sizes.after))
+        memory: middle(&|figures| figures.memory.map(|bytes| bytes as f64)),
+        burst_memory: burst(|sizes| sizes.empty)
+            .zip(burst(|sizes| sizes.full))
+            .zip(burst(|sizes| sizes.after))
             .map(|((empty, full), after)| [empty, full, after]),
         dropped: (sum(|figures| figures.dropped_receives) as u64, sum(|figures| figures.faults.lost) as u64),
         lost: lost / (arrived + lost).max(1.0),

@@ -211,6 +211,12 @@ pub struct Figures {
     /// The cost of a codec's message.
     #[serde(default)]
     pub codec: Option<CodecFigures>,
+    /// By how many bytes the memory of all children together had grown at the end of the window since
+    /// the mechanism was opened: anonymous and shared memory, without mapped files and without
+    /// what the kernel keeps in pipes and sockets. It includes some hundred KiB of the instrument. `None` if it
+    /// is unknown, as with a server that a mechanism starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<u64>,
     /// The memory that a burst took.
     #[serde(default, alias = "held")]
     pub burst_memory: Option<BurstMemory>,

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::now_ns;
+use crate::memory::MemoryProbe;
 use crate::pauses::Pauses;
 use crate::slices::{SliceCounts, Slices};
 use crate::usage::Usage;
@@ -113,6 +114,8 @@ pub struct Meter {
     longest_stall_ns: u64,
     /// Whether this party reads the usage of the whole child.
     leads: bool,
+    /// Reads the memory of the whole child when the window closes.
+    memory: Option<MemoryProbe>,
 }
 
 impl Meter {
@@ -137,6 +140,7 @@ impl Meter {
             closed: None,
             longest_stall_ns: 0,
             leads,
+            memory: None,
         }
     }
 
@@ -144,6 +148,12 @@ impl Meter {
     #[must_use]
     pub(crate) fn with_tail(self, tail_ns: u64) -> Meter {
         Meter { tail_ns, ..self }
+    }
+
+    /// Also measures the memory of the whole child, when the window closes.
+    #[must_use]
+    pub(crate) fn with_memory(self, memory: Option<MemoryProbe>) -> Meter {
+        Meter { memory, ..self }
     }
 
     /// The number of messages to handle before the next [`Meter::check_clock`].
@@ -210,7 +220,14 @@ impl Meter {
             let slept = matches!(self.window, Window::Time { .. }) && self.closes(now, messages);
             self.closed = self.opened.filter(|_| slept);
         } else if self.opened.is_some() && self.closed.is_none() && self.closes(now, messages) {
-            self.closed = Some(self.mark(now, messages));
+            self.close(now, messages);
+        }
+    }
+
+    fn close(&mut self, now: u64, messages: u64) {
+        self.closed = Some(self.mark(now, messages));
+        if let Some(memory) = &self.memory {
+            memory.read();
         }
     }
 
@@ -272,7 +289,7 @@ impl Meter {
     /// Closes the window if it is still open, because the stream has ended.
     pub fn end(&mut self, messages: u64) {
         if self.open() {
-            self.closed = Some(self.mark(self.now(), messages));
+            self.close(self.now(), messages);
         }
     }
 

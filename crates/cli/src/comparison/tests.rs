@@ -54,6 +54,7 @@ fn figures(pattern: Pattern, ns: u64) -> Figures {
         fairness: None,
         dropped_receives: 0,
         codec: None,
+        memory: None,
         burst_memory: None,
         lost_in_window: 0,
         faults: Faults::default(),

@@ -32,7 +32,7 @@ pub(super) fn has_answer(cell: &Cell) -> bool {
 
 /// The cell's table.
 pub(super) fn grid(ranking: &Ranking) -> Grid {
-    let columns = columns(&ranking.cell);
+    let columns = columns(ranking);
     let rows = ranking.rows.iter().map(|row| {
         let place_value = row.result.as_ref().and_then(|result| result.rank).map(|rank| rank.place as f64);
         let mut entries = vec![Entry::optional(place_value, place(row).trim()), Entry::text(short(row))];
@@ -63,7 +63,8 @@ fn figure(header: &'static str, show: fn(&Ranking, &Row, &RowResult) -> Entry) -
 }
 
 /// The columns for this kind of cell.
-fn columns(cell: &Cell) -> Vec<CellColumn> {
+fn columns(ranking: &Ranking) -> Vec<CellColumn> {
+    let cell = &ranking.cell;
     match cell.pattern {
         Pattern::Cancel => return cancelled(),
         Pattern::Burst => return burst(),
@@ -95,6 +96,10 @@ fn columns(cell: &Cell) -> Vec<CellColumn> {
         Entry::optional(ratio.or(Some(1.0)), against_first(ranking, result))
     }));
     columns.push(figure("CPU/msg", |_, _, result| duration(result.cpu_ns)));
+    // Records of older versions have none.
+    if ranking.rows.iter().any(|row| row.result.as_ref().is_some_and(|result| result.memory.is_some())) {
+        columns.push(figure("memory", |_, _, result| memory(result.memory)));
+    }
     if !is_open_loop {
         columns.push(figure("× bound", |ranking, _, result| {
             let times = ranking.bound.as_ref().map(|bound| result.metric_ns / bound.ns());
@@ -136,15 +141,18 @@ fn cancelled() -> Vec<CellColumn> {
 
 /// The columns of the memory that a burst takes.
 fn burst() -> Vec<CellColumn> {
-    fn memory(result: &RowResult, at: usize) -> Entry {
-        let bytes = result.burst_memory.map(|sizes| sizes[at]);
-        Entry::optional(bytes, bytes.map_or(String::from("-"), units::memory))
+    fn at(result: &RowResult, at: usize) -> Entry {
+        memory(result.burst_memory.map(|sizes| sizes[at]))
     }
     vec![
-        figure("memory when empty", |_, _, result| memory(result, 0)),
-        figure("when full", |_, _, result| memory(result, 1)),
-        figure("after", |_, _, result| memory(result, 2)),
+        figure("memory when empty", |_, _, result| at(result, 0)),
+        figure("when full", |_, _, result| at(result, 1)),
+        figure("after", |_, _, result| at(result, 2)),
     ]
+}
+
+fn memory(bytes: Option<f64>) -> Entry {
+    Entry::optional(bytes, bytes.map_or(String::from("-"), units::memory))
 }
 
 fn duration(ns: Option<f64>) -> Entry {

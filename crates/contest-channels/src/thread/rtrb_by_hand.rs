@@ -157,6 +157,6 @@ fn report(sent: u64, received: u64, [opened, closed]: [(u64, u64); 2]) -> Report
             party(Role::Producer(0), sent, Vec::new(), 0, 0),
             party(Role::Consumer(0), 0, vec![count], closed.1 - opened.1, closed.0 - opened.0),
         ],
-        usage: None,
+        ..Report::default()
     }
 }

@@ -58,7 +58,7 @@ mod tests {
             );
             let party =
                 PartyReport { longest_stall_ns: stall.as_nanos() as u64, ..PartyReport::new(Role::Consumer(0)) };
-            let report = Report { parties: vec![party], usage: None };
+            let report = Report { parties: vec![party], ..Default::default() };
             account(&serde_json::from_str(&case).unwrap(), &[(Role::Consumer(0), report)], false).map(drop)
         };
         let stall = Duration::from_millis(6_200);

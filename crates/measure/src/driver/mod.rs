@@ -35,6 +35,7 @@ use crate::exchange::EXCHANGE;
 use crate::executor::{Executor, Job, Threads, Work};
 use crate::limits::pin_to;
 use crate::mechanism::{AsyncRx, AsyncTransport, AsyncTx, Ends, Mechanism, Rx, Transport, Tx};
+use crate::memory::MemoryProbe;
 use crate::pace::{Feedback, Pacer};
 use crate::parts::{LoopEnds, Part, parts};
 use crate::pipeline::{self, PipelineEnd};
@@ -60,7 +61,7 @@ pub fn drive<M: Transport<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &m
         executor: Box::new(Threads),
         loops,
         lossy: is_lossy(mechanism),
-        burst: memory.burst()?,
+        memory: memory.start()?,
     };
     play(played, ctx)
 }
@@ -76,7 +77,7 @@ pub fn drive_async<M: AsyncTransport<P>, P>(mechanism: &M, case: &Case, role: Ro
     let (parts, memory) = open(case, role, ctx, |rendezvous| mechanism.open(case, role, rendezvous))?;
     let executor = mechanism.executor(case)?;
     let loops = parts.into_iter().map(Loop::of_tasks).collect::<Result<_>>()?;
-    let played = ChildLoops { case, role, executor, loops, lossy: is_lossy(mechanism), burst: memory.burst()? };
+    let played = ChildLoops { case, role, executor, loops, lossy: is_lossy(mechanism), memory: memory.start()? };
     play(played, ctx)
 }
 
@@ -98,37 +99,47 @@ fn is_lossy(mechanism: &impl Mechanism) -> bool {
     mechanism.spec().loss == Loss::BestEffort
 }
 
-/// The resident memory around the opening of a channel, for a pattern that measures it.
+/// The memory around the opening of a mechanism.
 enum Memory {
-    NotMeasured,
-    Before(u64),
-    /// How much opening the channel took.
+    /// Of a mechanism that is measured at work.
+    Working(Option<MemoryProbe>),
+    /// The resident memory before a channel is opened that is filled by a burst.
+    BeforeBurst(u64),
+    /// How much opening that channel took.
     Opened(u64),
 }
 
 impl Memory {
     fn before(case: &Case) -> Result<Memory> {
         Ok(if case.pattern.rules().fills_before_receiving() {
-            Memory::Before(resident()?)
+            Memory::BeforeBurst(resident()?)
         } else {
-            Memory::NotMeasured
+            Memory::Working(MemoryProbe::before_opening())
         })
     }
 
     fn opened(self) -> Result<Memory> {
         match self {
-            Memory::Before(before) => Ok(Memory::Opened(resident()?.saturating_sub(before))),
+            Memory::BeforeBurst(before) => Ok(Memory::Opened(resident()?.saturating_sub(before))),
             memory => Ok(memory),
         }
     }
 
-    /// The burst, once the runtime has been started: its memory is not part of the channel's.
-    fn burst(self) -> Result<Option<Burst>> {
-        match self {
-            Memory::Opened(empty) => Ok(Some(Burst::new(empty, resident()?))),
-            _ => Ok(None),
-        }
+    /// What is measured from now on. The runtime has been started: its memory is not part of a burst's.
+    fn start(self) -> Result<LoopMemory> {
+        Ok(match self {
+            Memory::Working(probe) => LoopMemory { probe, burst: None },
+            Memory::BeforeBurst(_) => LoopMemory::default(),
+            Memory::Opened(empty) => LoopMemory { probe: None, burst: Some(Burst::new(empty, resident()?)) },
+        })
     }
+}
+
+/// How the loops measure memory.
+#[derive(Default)]
+struct LoopMemory {
+    probe: Option<MemoryProbe>,
+    burst: Option<Burst>,
 }
 
 /// Lets a mechanism play the roles for which the harness has no loop: a broker, or a role of a
@@ -142,7 +153,7 @@ pub(crate) fn delegate<M: Mechanism>(mechanism: &M, case: &Case, role: Role, ctx
         return play_pipeline(mechanism, case, role, ctx);
     }
     let spawned = mechanism.broker(case, &mut ctx.rendezvous)?;
-    Ok(Report { parties: Vec::new(), usage: Some(ctx.rendezvous.spent().and(&spawned)) })
+    Ok(Report { parties: Vec::new(), usage: Some(ctx.rendezvous.spent().and(&spawned)), memory: None })
 }
 
 /// Plays one role of a pipeline: the mechanism makes, checks, counts and times the messages itself.
@@ -153,7 +164,7 @@ fn play_pipeline<M: Mechanism>(mechanism: &M, case: &Case, role: Role, ctx: &mut
     let messages = pipeline::messages(case, ctx.window, mechanism.pipeline_slowness(case));
     let ends = mechanism.pipeline(case, role, messages, &mut ctx.rendezvous)?;
     let usage = ctx.rendezvous.spent().and(&Usage::of_children());
-    Ok(Report { parties: ends.into_iter().map(PipelineEnd::report).collect(), usage: Some(usage) })
+    Ok(Report { parties: ends.into_iter().map(PipelineEnd::report).collect(), usage: Some(usage), memory: None })
 }
 
 /// Raises the descriptor limit. If all parties have the same core, also pins this process to that
@@ -227,11 +238,11 @@ struct ChildLoops<'a> {
     executor: Box<dyn Executor>,
     loops: Vec<Loop>,
     lossy: bool,
-    burst: Option<Burst>,
+    memory: LoopMemory,
 }
 
 /// Waits for the other children, then runs all loops of this child to their end.
-fn play(ChildLoops { case, role, executor, loops, lossy, burst }: ChildLoops<'_>, ctx: &mut Ctx) -> Result<Report> {
+fn play(ChildLoops { case, role, executor, loops, lossy, memory }: ChildLoops<'_>, ctx: &mut Ctx) -> Result<Report> {
     let window = case.pattern.rules().window(ctx.window);
     let usage_party = loops.iter().map(|part| part.role).max_by_key(|role| matches!(role, Role::Consumer(_)));
     let paced = lossy && !case.pattern.is_bidirectional();
@@ -250,7 +261,8 @@ fn play(ChildLoops { case, role, executor, loops, lossy, burst }: ChildLoops<'_>
         pauses: ctx.pauses.clone(),
         usage_party,
         lossy,
-        burst,
+        memory: memory.probe.clone(),
+        burst: memory.burst,
     };
     let (reports, received) = mpsc::channel();
     let mut jobs = Vec::new();
@@ -274,7 +286,7 @@ fn play(ChildLoops { case, role, executor, loops, lossy, burst }: ChildLoops<'_>
     }
     drop(reports);
     let ended = executor.run(jobs);
-    let mut report = Report::default();
+    let mut report = Report { memory: memory.probe.and_then(|probe| probe.grown()), ..Report::default() };
     for (party, usage) in received.try_iter() {
         report.usage = report.usage.or(usage);
         report.parties.push(party);

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use super::step::{EndError, PartyResult};
 use crate::burst::Burst;
 use crate::case::{Case, Payload, Role};
+use crate::memory::MemoryProbe;
 use crate::message::{Generator, Verifier};
 use crate::pace::{Feedback, Pacer};
 use crate::pattern::{Rules, StreamEnd};
@@ -31,6 +32,8 @@ pub(super) struct InstanceSetup<'a> {
     pub(super) pauses: Pauses,
     /// The party in whose window the processor time is counted.
     pub(super) usage_party: Option<Role>,
+    /// Measures the memory of the child, in the same party.
+    pub(super) memory: Option<MemoryProbe>,
     pub(super) lossy: bool,
     pub(super) burst: Option<Burst>,
 }
@@ -52,13 +55,13 @@ pub(super) struct LoopSetup {
 
 impl LoopSetup {
     pub(super) fn new(instance: &InstanceSetup, role: Role) -> LoopSetup {
-        let InstanceSetup { case, seed, secret, window, tail_ns, start_ns, ref pauses, usage_party, lossy, ref burst } =
-            *instance;
+        let InstanceSetup { case, seed, secret, window, tail_ns, start_ns, lossy, .. } = *instance;
         let rules = case.pattern.rules();
         let producer = stream(role);
-        let meter =
-            Meter::new(window_of(window, role, case.sending()), start_ns, Some(role) == usage_party, pauses.clone())
-                .with_tail(tail_ns);
+        let leads = Some(role) == instance.usage_party;
+        let meter = Meter::new(window_of(window, role, case.sending()), start_ns, leads, instance.pauses.clone())
+            .with_tail(tail_ns)
+            .with_memory(instance.memory.clone().filter(|_| leads));
         LoopSetup {
             party: Party {
                 role,
@@ -76,7 +79,7 @@ impl LoopSetup {
             rules,
             streams: case.producers,
             schedule: Schedule::new(case, start_ns, seed),
-            burst: burst.clone(),
+            burst: instance.burst.clone(),
             feedback: None,
             pacer: None,
         }

@@ -151,6 +151,7 @@ mod tests {
             start_ns: 0,
             pauses: Pauses::default(),
             usage_party: None,
+            memory: None,
             lossy: true,
             burst: None,
         };

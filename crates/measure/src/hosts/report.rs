@@ -18,7 +18,10 @@ pub(super) fn is_possible(report: &Report) -> bool {
     let usage = report.usage.is_none_or(|usage| {
         [usage.cpu_ns, usage.voluntary_switches, usage.involuntary_switches].iter().all(|number| *number < MAX)
     });
-    usage && report.parties.len() <= MAX_PARTIES && report.parties.iter().all(is_possible_party)
+    usage
+        && report.memory.is_none_or(|bytes| bytes < MAX)
+        && report.parties.len() <= MAX_PARTIES
+        && report.parties.iter().all(is_possible_party)
 }
 
 fn is_possible_party(party: &PartyReport) -> bool {
@@ -62,7 +65,7 @@ mod tests {
     fn with(change: impl FnOnce(&mut PartyReport)) -> Report {
         let mut party = PartyReport::new(Role::Consumer(0));
         change(&mut party);
-        Report { parties: vec![party], usage: None }
+        Report { parties: vec![party], ..Default::default() }
     }
 
     #[test]
@@ -76,6 +79,7 @@ mod tests {
         assert!(!is_possible(&with(|party| party.latency = latency(0, vec![]))));
         assert!(!is_possible(&with(|party| party.latency = latency(1, vec![(1, u64::MAX)]))));
         let parties = vec![PartyReport::new(Role::Consumer(0)); MAX_PARTIES + 1];
-        assert!(!is_possible(&Report { parties, usage: None }));
+        assert!(!is_possible(&Report { parties, ..Report::default() }));
+        assert!(!is_possible(&Report { memory: Some(u64::MAX), ..with(|_| {}) }));
     }
 }

@@ -20,6 +20,10 @@ pub(super) const MAX_NAMES: usize = 8;
 /// The maximum number of mechanisms with a line to start with.
 const MAX_STARTS: usize = 3;
 
+/// What the column of memory says.
+const MEMORY_NOTE: &str = "memory: what all processes took since the mechanism was opened, shared memory once; without the \
+    kernel's buffers of pipes and sockets and without mapped files, with some hundred KiB of the instrument";
+
 /// The answer of one cell.
 #[derive(Debug, Serialize)]
 pub(super) struct Answer {
@@ -80,9 +84,12 @@ pub(super) struct Candidate {
     pub(super) cpu_ns: Option<f64>,
     /// How many messages may wait between the ends. `None` if unknown.
     pub(super) capacity: Option<u64>,
+    /// The memory of all processes in bytes beyond what they had before it was opened, without the
+    /// kernel's buffers. `None` if the record does not have it.
+    pub(super) memory: Option<f64>,
     /// The memory of the channel in bytes when it holds a burst, from another table of the record.
     /// `None` if the record does not have it.
-    pub(super) memory: Option<f64>,
+    pub(super) burst_memory: Option<f64>,
     /// What to start with: the crate to add, or the calls to make.
     pub(super) start: String,
 }
@@ -144,11 +151,12 @@ impl Answer {
             more => format!("  and {more} more, slower\n"),
         };
         format!(
-            "{}\n{}{}{more}{}{}{}\n",
+            "{}\n{}{}{more}{}{}{}{}\n",
             self.cell,
             wrapped("", &self.words),
             self.table(),
             self.certainty_text(),
+            self.memory_text(),
             self.starts(),
             exclusion::text(&self.excluded, if self.mechanisms.is_empty() { usize::MAX } else { MAX_NAMES })
         )
@@ -156,17 +164,19 @@ impl Answer {
 
     fn table(&self) -> String {
         let is_open_loop = self.cell.load != Load::Saturated;
-        let has_memory = self.mechanisms.iter().any(|candidate| candidate.memory.is_some());
+        let has_memory = self.shown().any(|candidate| candidate.memory.is_some());
+        let has_burst = self.shown().any(|candidate| candidate.burst_memory.is_some());
         // At a rate the 99th percentile is what is compared. The median stands beside it.
         let figures = if is_open_loop { ["p99", "p50"] } else { ["time", "p99"] };
         let mut headers = vec!["mechanism", figures[0], figures[1], "CPU/msg", "capacity"];
         let mut alignment = vec![Left, Right, Right, Right, Right];
-        if has_memory {
-            headers.push("memory");
+        for (header, _) in [("memory", has_memory), ("in a burst", has_burst)].into_iter().filter(|(_, has)| *has) {
+            headers.push(header);
             alignment.push(Right);
         }
         headers.push("data");
-        let rows = self.mechanisms.iter().take(MAX_ROWS).map(|candidate| {
+        let bytes = |bytes: Option<f64>| bytes.map_or(String::from("-"), units::memory);
+        let rows = self.shown().map(|candidate| {
             let second = if is_open_loop { candidate.p50_ns } else { candidate.p99_ns };
             let mut row = vec![
                 plain(&candidate.mechanism),
@@ -176,7 +186,10 @@ impl Answer {
                 candidate.capacity.map_or(String::from("-"), units::grouped),
             ];
             if has_memory {
-                row.push(candidate.memory.map_or(String::from("-"), |bytes| units::size(bytes as usize)));
+                row.push(bytes(candidate.memory));
+            }
+            if has_burst {
+                row.push(bytes(candidate.burst_memory));
             }
             row.push(candidate.ownership.to_string());
             row
@@ -193,6 +206,24 @@ impl Answer {
             (_, Some(ln)) => format!("  from {rounds}; detects differences from {}\n", difference(ln)),
             (_, None) => format!("  from {rounds}\n"),
         }
+    }
+
+    /// What the columns of memory say.
+    fn memory_text(&self) -> String {
+        let has = |of: fn(&Candidate) -> Option<f64>| self.shown().any(|candidate| of(candidate).is_some());
+        let mut text = String::new();
+        if has(|candidate| candidate.memory) {
+            text.push_str(&wrapped("  ", MEMORY_NOTE));
+        }
+        if has(|candidate| candidate.burst_memory) {
+            text.push_str("  in a burst: the memory of the channel with a million messages in it\n");
+        }
+        text
+    }
+
+    /// The mechanisms of the table.
+    fn shown(&self) -> impl Iterator<Item = &Candidate> {
+        self.mechanisms.iter().take(MAX_ROWS)
     }
 
     /// What to start with, for the best.
@@ -263,14 +294,15 @@ impl Candidate {
             p99_ns: result.p99_ns,
             cpu_ns: result.cpu_ns,
             capacity: row.effective_capacity,
-            memory: memory(&row.spec.name, rankings),
+            memory: result.memory,
+            burst_memory: burst_memory(&row.spec.name, rankings),
             start: start(&row.spec),
         })
     }
 }
 
 /// The memory of a mechanism's channel in bytes when it holds a burst.
-fn memory(mechanism: &str, rankings: &[Ranking]) -> Option<f64> {
+fn burst_memory(mechanism: &str, rankings: &[Ranking]) -> Option<f64> {
     let rows = rankings.iter().flat_map(|ranking| &ranking.rows);
     let mut sizes = rows.filter(|row| row.spec.name == mechanism).filter_map(|row| row.result.as_ref()?.burst_memory);
     sizes.next().map(|[_, full, _]| full)
