@@ -6,8 +6,7 @@
 //! files that are mapped, and what the kernel keeps itself: the buffers of pipes and sockets.
 
 use std::fs;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// The memory of this process in bytes. `None` if the kernel does not tell.
 fn current() -> Option<u64> {
@@ -22,50 +21,54 @@ fn parse(rollup: &str) -> Option<u64> {
     kib("Pss_Anon")?.checked_add(kib("Pss_Shmem")?)?.checked_mul(1024)
 }
 
-/// No reading yet.
-const UNKNOWN: u64 = u64::MAX;
-
 /// Measures how much the memory of this process grows from the time before a mechanism is opened to
-/// the end of the window. It is read twice in an instance, and not while messages are counted.
+/// the end of the window. It is read at these two times only, because a reading walks the page tables.
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryProbe {
     /// The memory before the mechanism was opened, in bytes.
     before: u64,
-    grown: Arc<AtomicU64>,
+    grown: Arc<OnceLock<u64>>,
 }
 
 impl MemoryProbe {
     /// Reads the memory before a mechanism is opened. `None` if the kernel does not tell.
     pub(crate) fn before_opening() -> Option<MemoryProbe> {
-        Some(MemoryProbe { before: current()?, grown: Arc::new(AtomicU64::new(UNKNOWN)) })
+        Some(MemoryProbe { before: current()?, grown: Arc::default() })
     }
 
     /// Reads the memory at the end of the window.
     pub(crate) fn read(&self) {
         if let Some(now) = current() {
-            self.grown.store(now.saturating_sub(self.before), Ordering::Relaxed);
+            let _ = self.grown.set(now.saturating_sub(self.before));
         }
     }
 
     /// By how many bytes the memory had grown at the end of the window. `None` before.
     pub(crate) fn grown(&self) -> Option<u64> {
-        Some(self.grown.load(Ordering::Relaxed)).filter(|grown| *grown != UNKNOWN)
+        self.grown.get().copied()
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use std::hint::black_box;
+    use std::sync::{Mutex, PoisonError};
+
     use super::*;
+
+    /// For tests that take much memory and measure that of the whole process.
+    pub(crate) static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
     #[test]
     fn written_memory_is_counted_and_reserved_memory_is_not() {
+        let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let probe = MemoryProbe::before_opening().unwrap();
         assert_eq!(probe.grown(), None);
-        // Other tests of this process take and free memory meanwhile.
-        let reserved = Vec::<u8>::with_capacity(256 << 20);
-        let written = vec![1u8; 64 << 20];
+        let reserved = black_box(Vec::<u8>::with_capacity(256 << 20));
+        let written = black_box(vec![1u8; 64 << 20]);
         probe.read();
         let grown = probe.grown().unwrap();
+        // Other tests of this process take and free less meanwhile.
         assert!((32 << 20..192 << 20).contains(&grown), "{grown}");
         drop((reserved, written));
     }

@@ -86,6 +86,9 @@ const LONGEST_TURN_NS: u64 = 50_000_000;
 /// How long producers continue to send after the window. So messages still arrive when a consumer
 /// closes its window.
 pub const TAIL_NS: u64 = 3_000_000;
+/// After this time the other parties have closed their windows too. It is shorter than [`TAIL_NS`], so
+/// their ends are still open.
+const OTHERS_CLOSE_NS: u64 = 1_000_000;
 /// The intended minimum time between two readings of the clock. A reading costs less than a
 /// thousandth of it.
 const CLOCK_INTERVAL_NS: u64 = 50_000;
@@ -114,7 +117,7 @@ pub struct Meter {
     longest_stall_ns: u64,
     /// Whether this party reads the usage of the whole child.
     leads: bool,
-    /// Reads the memory of the whole child when the window closes.
+    /// Reads the memory of the whole child once, a little after the window has closed.
     memory: Option<MemoryProbe>,
 }
 
@@ -150,7 +153,7 @@ impl Meter {
         Meter { tail_ns, ..self }
     }
 
-    /// Also measures the memory of the whole child, when the window closes.
+    /// Also measures the memory of the whole child, after the window has closed and before the ends are.
     #[must_use]
     pub(crate) fn with_memory(self, memory: Option<MemoryProbe>) -> Meter {
         Meter { memory, ..self }
@@ -220,13 +223,14 @@ impl Meter {
             let slept = matches!(self.window, Window::Time { .. }) && self.closes(now, messages);
             self.closed = self.opened.filter(|_| slept);
         } else if self.opened.is_some() && self.closed.is_none() && self.closes(now, messages) {
-            self.close(now, messages);
+            self.closed = Some(self.mark(now, messages));
+        } else if self.closed.is_some_and(|closed| now >= closed.at_ns + OTHERS_CLOSE_NS) {
+            self.read_memory();
         }
     }
 
-    fn close(&mut self, now: u64, messages: u64) {
-        self.closed = Some(self.mark(now, messages));
-        if let Some(memory) = &self.memory {
+    fn read_memory(&mut self) {
+        if let Some(memory) = self.memory.take() {
             memory.read();
         }
     }
@@ -289,7 +293,10 @@ impl Meter {
     /// Closes the window if it is still open, because the stream has ended.
     pub fn end(&mut self, messages: u64) {
         if self.open() {
-            self.close(self.now(), messages);
+            self.closed = Some(self.mark(self.now(), messages));
+        }
+        if self.closed() {
+            self.read_memory();
         }
     }
 

@@ -61,13 +61,13 @@ impl TimeSlice {
         self.left == 0 && self.is_over_at(Instant::now())
     }
 
-    /// Looks at the clock after `messages` more, which are all that were left. Returns how many may be
-    /// delivered before the next look. None if the time is over: then [`TimeSlice::is_over`] says so too.
-    pub(crate) fn extended(&mut self, messages: u32) -> Option<u32> {
-        self.extended_at(messages, Instant::now())
+    /// Counts messages, all that were left, and looks at the clock. Returns how many may be delivered before
+    /// the next look. None if the time is over: then [`TimeSlice::is_over`] says so too.
+    pub(crate) fn extend(&mut self, messages: u32) -> Option<u32> {
+        self.extend_at(messages, Instant::now())
     }
 
-    fn extended_at(&mut self, messages: u32, now: Instant) -> Option<u32> {
+    fn extend_at(&mut self, messages: u32, now: Instant) -> Option<u32> {
         self.count(messages);
         if self.looks.is_some_and(|(first, _)| now.duration_since(first) >= self.limit) {
             return None;
@@ -144,12 +144,12 @@ mod tests {
         slice.begin();
         let (mut now, mut messages) = (Instant::now(), 0);
         let mut allowed = slice.left();
-        while let Some(more) = slice.extended_at(allowed, now) {
+        while let Some(more) = slice.extend_at(allowed, now) {
             messages += allowed;
             allowed = more;
             now += Duration::from_micros(1) * more;
         }
-        // Each message takes 1 us, and the first look is behind the first ones.
+        // Each message takes 1 us, and the first look comes after the first messages.
         assert!((700..1_100).contains(&messages), "{messages}");
         assert!(slice.left() == 0 && slice.is_over_at(now));
     }

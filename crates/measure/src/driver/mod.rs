@@ -43,6 +43,7 @@ use crate::protocol::Report;
 use crate::rendezvous::Rendezvous;
 use crate::spec::Loss;
 use crate::usage::Usage;
+use crate::window::Window;
 
 /// Opens the ends of a mechanism, waits for the other children and runs the loops of the case's pattern.
 /// Blocks until all parties of this child have ended.
@@ -129,7 +130,7 @@ impl Memory {
     fn start(self) -> Result<LoopMemory> {
         Ok(match self {
             Memory::Working(probe) => LoopMemory { probe, burst: None },
-            Memory::BeforeBurst(_) => LoopMemory::default(),
+            Memory::BeforeBurst(_) => unreachable!("it was opened"),
             Memory::Opened(empty) => LoopMemory { probe: None, burst: Some(Burst::new(empty, resident()?)) },
         })
     }
@@ -261,7 +262,9 @@ fn play(ChildLoops { case, role, executor, loops, lossy, memory }: ChildLoops<'_
         pauses: ctx.pauses.clone(),
         usage_party,
         lossy,
-        memory: memory.probe.clone(),
+        // With a number of messages, a sender may close its end before the receiver's window has closed. Then
+        // neither has its part of what they share.
+        memory: memory.probe.clone().filter(|_| matches!(window, Window::Time { .. })),
         burst: memory.burst,
     };
     let (reports, received) = mpsc::channel();

@@ -89,10 +89,11 @@ impl ReceivedOfEach {
         now_ns
     }
 
-    /// Closes a window that is still open.
+    /// Closes a window that is still open, because the stream has ended.
     pub(super) fn close(&mut self, party: &mut Party, verifier: &Verifier) {
-        if party.meter.open() {
-            party.meter.end(verifier.received());
+        let was_open = party.meter.open();
+        party.meter.end(verifier.received());
+        if was_open {
             self.note(party, verifier);
         }
     }

@@ -126,12 +126,13 @@ impl<S> Node<S> {
         }
     }
 
-    /// Lets a run go on whose messages had to be counted and timed, unless the time of its connection is
-    /// over. Without this, each look at the clock would decode the next message the long way.
+    /// Lets a run go on after a look at the clock, unless the time of its connection is over. Returns
+    /// whether it goes on. Otherwise each look would end the run, and the decoder would have to find the
+    /// next message, which takes longer.
     #[inline(never)]
     fn extend_run(&mut self) -> bool {
         let Some(run) = self.reader.run.as_ref().filter(|run| run.is_used_up()) else { return false };
-        let Some(allowed) = self.reader.slice.extended(run.delivered()) else { return false };
+        let Some(allowed) = self.reader.slice.extend(run.delivered()) else { return false };
         self.count_run();
         if let Some(run) = &mut self.reader.run {
             run.extend(allowed);
@@ -146,7 +147,7 @@ impl<S> Node<S> {
         }
     }
 
-    /// Ends the run of complete messages, and counts those of it.
+    /// Ends the run of complete messages, and counts its messages.
     fn finish_run(&mut self) {
         self.count_run();
         if let Some(run) = &self.reader.run {

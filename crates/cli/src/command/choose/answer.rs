@@ -21,8 +21,9 @@ pub(super) const MAX_NAMES: usize = 8;
 const MAX_STARTS: usize = 3;
 
 /// What the column of memory says.
-const MEMORY_NOTE: &str = "memory: what all processes took since the mechanism was opened, shared memory once; without the \
-    kernel's buffers of pipes and sockets and without mapped files, with some hundred KiB of the instrument";
+const MEMORY_NOTE: &str = "memory: by how much the memory of all processes grew after the mechanism was opened; shared memory \
+    counts once; mapped files and the kernel's buffers of pipes and sockets are not counted; some hundred KiB of each process \
+    are the instrument's";
 
 /// The answer of one cell.
 #[derive(Debug, Serialize)]
@@ -170,8 +171,12 @@ impl Answer {
         let figures = if is_open_loop { ["p99", "p50"] } else { ["time", "p99"] };
         let mut headers = vec!["mechanism", figures[0], figures[1], "CPU/msg", "capacity"];
         let mut alignment = vec![Left, Right, Right, Right, Right];
-        for (header, _) in [("memory", has_memory), ("in a burst", has_burst)].into_iter().filter(|(_, has)| *has) {
-            headers.push(header);
+        if has_memory {
+            headers.push("memory");
+            alignment.push(Right);
+        }
+        if has_burst {
+            headers.push("in a burst");
             alignment.push(Right);
         }
         headers.push("data");

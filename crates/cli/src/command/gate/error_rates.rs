@@ -51,7 +51,7 @@ fn error_rates_of_real_rounds() {
     }
     assert!(alarms * 100 <= 5 * DRAWS, "{alarms} alarms");
     // The noisiest of these cases have a factor of 1.2 between two rounds.
-    assert!(missed.len() * 10 <= cases.len(), "{} cases missed", missed.len());
+    assert!(missed.len() * 20 <= cases.len(), "{} cases missed", missed.len());
 }
 
 /// The record, without the histograms, which take long to read and do not matter here.
