@@ -303,7 +303,10 @@ pub(crate) fn grouped_by_family(names: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use estafette_measure::ranking::rank;
+
     use super::*;
+    use crate::comparison::tests::changed;
 
     #[test]
     fn a_weaker_order_is_reported_if_others_keep_a_stronger_one() {
@@ -314,6 +317,19 @@ mod tests {
             "{notes:?}"
         );
         assert!(weaker_orders(&promises[1..]).is_empty(), "none keeps a stronger order");
+    }
+
+    #[test]
+    fn a_row_whose_time_is_much_longer_than_that_of_a_later_place_is_named() {
+        let mut ranking = rank(&changed("process/unix-stream", 2.0)).remove(1);
+        assert_eq!(misplaced(&ranking, ""), None);
+        for row in ranking.rows.iter_mut().filter(|row| short(row) == "unix-stream") {
+            // As if the machine had been fast while it was measured.
+            row.result.as_mut().unwrap().metric_ns /= 4.0;
+        }
+        let words = "pipe; trust the places, which compare measurements made at the same time";
+        assert_eq!(misplaced(&ranking, ""), Some(format!("times and places disagree: {words}")));
+        assert_eq!(misplaced(&ranking, "4KiB"), Some(format!("times and places disagree at 4KiB: {words}")));
     }
 
     #[test]
