@@ -8,7 +8,7 @@
 use std::fs;
 use std::sync::{Arc, OnceLock};
 
-/// The memory of this process in bytes. `None` if the kernel does not tell.
+/// The memory of this process in bytes. `None` if the kernel does not report it.
 fn current() -> Option<u64> {
     parse(&fs::read_to_string("/proc/self/smaps_rollup").ok()?)
 }
@@ -31,19 +31,19 @@ pub(crate) struct MemoryProbe {
 }
 
 impl MemoryProbe {
-    /// Reads the memory before a mechanism is opened. `None` if the kernel does not tell.
+    /// Reads the memory before a mechanism is opened. `None` if the kernel does not report it.
     pub(crate) fn before_opening() -> Option<MemoryProbe> {
         Some(MemoryProbe { before: current()?, grown: Arc::default() })
     }
 
-    /// Reads the memory at the end of the window.
+    /// Reads the memory. Called once, after the window.
     pub(crate) fn read(&self) {
         if let Some(now) = current() {
             let _ = self.grown.set(now.saturating_sub(self.before));
         }
     }
 
-    /// By how many bytes the memory had grown at the end of the window. `None` before.
+    /// By how many bytes the memory had grown when it was read. `None` before.
     pub(crate) fn grown(&self) -> Option<u64> {
         self.grown.get().copied()
     }

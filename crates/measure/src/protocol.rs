@@ -148,7 +148,7 @@ pub struct Report {
     /// Processor time and context switches of the whole child within the window of its lead party.
     /// That is the consumer, if the child plays one.
     pub usage: Option<Usage>,
-    /// By how many bytes the memory of the child had grown at the end of that window since the
+    /// By how many bytes the memory of the child had grown shortly after that window, since the
     /// mechanism was opened: anonymous memory, and its part of shared memory. `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<u64>,
