@@ -394,6 +394,12 @@ static TOPIC: Object = Object {
         ),
         Key::new("dead_letter", Shape::Name, "The topic for dead messages. Without one they are dropped and counted."),
         Key::new("transport", Shape::Choice(TRANSPORTS), "How messages travel.").default("local"),
+        Key::new(
+            "batch",
+            Shape::Size { min: 1, max: 64 << 20 },
+            "With `transport: nats`: messages that wait travel together, as one message of the server of up to this \
+             size. Otherwise each is a message of the server.",
+        ),
     ],
     one_of: &[],
 };

@@ -115,6 +115,8 @@ pub struct NatsTopic {
     pub max_deliver: u8,
     /// The bytes that a host takes before they are processed.
     pub capacity: usize,
+    /// The most bytes of messages that are sent as one message of the server; 0: each by itself.
+    pub batch: usize,
 }
 
 /// Writes a name as one word of a subject.

@@ -284,6 +284,7 @@ pub(super) fn topic(node: &Node) -> Topic {
         max_deliver: max_deliver.filter(|count| *count > 0).unwrap_or(Topic::MAX_DELIVER),
         dead_letter: part.get("dead_letter").string(),
         transport,
+        batch: size("batch").unwrap_or_default(),
     }
 }
 

@@ -24,6 +24,8 @@ pub struct Topic {
     pub dead_letter: Option<String>,
     /// How messages travel.
     pub transport: Transport,
+    /// The most bytes of messages that travel as one message of a NATS server; 0 by default: each by itself.
+    pub batch: usize,
 }
 
 impl Topic {
@@ -65,6 +67,7 @@ impl Default for Topic {
             max_deliver: Topic::MAX_DELIVER,
             dead_letter: None,
             transport: Transport::default(),
+            batch: 0,
         }
     }
 }

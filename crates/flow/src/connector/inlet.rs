@@ -1,5 +1,6 @@
 //! The input of a sink.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -11,13 +12,14 @@ use crate::config::{End, Pipeline, Topology};
 use crate::counters::{Counter, Counters};
 use crate::supervisor::Fabric;
 
-/// The maximum bytes and messages that a sink claims at once.
-const BATCH: (usize, usize) = (256 << 10, 4096);
+/// The most bytes and messages of a batch.
+const MAX_BATCH: (usize, usize) = (256 << 10, 4096);
 
 /// The topic that a sink reads.
 pub(super) struct Inlet {
     member: Member,
     counters: Arc<Counters>,
+    stop: Arc<Stop>,
     max_message: usize,
 }
 
@@ -37,7 +39,7 @@ impl Inlet {
         let rings = group.rings.iter().map(|ring| fabric.ring(*ring).try_clone()).collect::<Result<_, _>>()?;
         let member = Member::open(rings, fabric.bell(place.group), place.member, WaitMode::Block, stop.interrupt())?;
         let member = if policies.is_copied() { member.with_copies() } else { member };
-        Ok(Inlet { member, counters: Arc::clone(counters), max_message })
+        Ok(Inlet { member, counters: Arc::clone(counters), stop: Arc::clone(stop), max_message })
     }
 
     /// The longest message of its topic, in bytes.
@@ -54,27 +56,61 @@ impl Inlet {
     pub(super) fn for_each<S>(
         &mut self,
         state: &mut S,
-        mut on_message: impl FnMut(&mut S, &[u8]) -> Result<()>,
-        mut flush: impl FnMut(&mut S) -> Result<()>,
+        on_message: impl FnMut(&mut S, &[u8]) -> Result<()>,
+        flush: impl FnMut(&mut S) -> Result<()>,
     ) -> Result<()> {
+        self.for_each_ahead(1, state, on_message, flush, |_| Ok(()))
+    }
+
+    /// Calls `on_message` with each message, until the topic has ended or the sink must stop. Calls `start`
+    /// after each batch. While the work on a batch lasts, the next ones are read, up to `most` batches in work.
+    /// Calls `finish` to wait for the work on the oldest of them, and then acknowledges that one.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the three functions. Batches in work are then not acknowledged.
+    pub(super) fn for_each_ahead<S>(
+        &mut self,
+        most: usize,
+        state: &mut S,
+        mut on_message: impl FnMut(&mut S, &[u8]) -> Result<()>,
+        mut start: impl FnMut(&mut S) -> Result<()>,
+        mut finish: impl FnMut(&mut S) -> Result<()>,
+    ) -> Result<()> {
+        let mut in_work: VecDeque<Batch> = VecDeque::new();
         loop {
-            let claim = match self.member.claim(BATCH.0, BATCH.1) {
-                Ok(claim) => claim,
-                Err(ClaimError::Closed | ClaimError::Interrupted) => return Ok(()),
-                Err(error) => {
-                    tracing::error!("a producer broke its ring: {error}");
-                    continue;
-                }
+            let claim = match in_work.len() {
+                0 => self.member.claim(MAX_BATCH.0, MAX_BATCH.1).map(Some),
+                some if some < most && !self.stop.is_set() => self.member.try_claim(MAX_BATCH.0, MAX_BATCH.1),
+                _ => Ok(None),
             };
-            let mut bytes = 0;
-            for message in claim.messages() {
-                on_message(state, &message)?;
-                bytes += message.len() as u64;
+            match claim {
+                Ok(Some(claim)) => {
+                    let mut batch = Batch { messages: claim.count() as u64, bytes: 0 };
+                    for message in claim.messages() {
+                        on_message(state, &message)?;
+                        batch.bytes += message.len() as u64;
+                    }
+                    start(state)?;
+                    claim.ack_later();
+                    in_work.push_back(batch);
+                }
+                Err(error @ ClaimError::Violation { .. }) => tracing::error!("a producer broke its ring: {error}"),
+                Ok(None) | Err(_) => {
+                    let Some(batch) = in_work.pop_front() else { return Ok(()) };
+                    finish(state)?;
+                    self.member.ack_oldest();
+                    self.counters.add(Counter::ReceivedMessages, batch.messages);
+                    self.counters.add(Counter::ReceivedBytes, batch.bytes);
+                }
             }
-            flush(state)?;
-            self.counters.add(Counter::ReceivedMessages, claim.count() as u64);
-            self.counters.add(Counter::ReceivedBytes, bytes);
-            claim.ack();
         }
     }
+}
+
+/// A batch in work.
+struct Batch {
+    messages: u64,
+    /// The bytes of all messages.
+    bytes: u64,
 }

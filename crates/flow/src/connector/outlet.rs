@@ -211,6 +211,30 @@ impl Outlet {
         }
     }
 
+    /// Sends messages to its first topic, which one queue reads, as far as there is space. Does not block.
+    /// Returns how many it has sent. If it is none, [`try_send`](Self::try_send) says why.
+    ///
+    /// # Errors
+    ///
+    /// If a ring is broken.
+    #[cfg(feature = "nats")]
+    pub(super) fn try_send_batch<'a>(&mut self, messages: impl Iterator<Item = &'a [u8]>) -> Result<usize> {
+        let Some(output) = self.outputs.first_mut() else { return Ok(0) };
+        let Some(queue) = output.groups.first_mut() else { return Ok(0) };
+        if output.overflow != control::Overflow::Block {
+            return Ok(0);
+        }
+        let mut sizes = Vec::new();
+        let fitting = messages.take_while(|message| message.len() <= output.max_message);
+        let sent = match queue.try_send_batch(fitting.inspect(|message| sizes.push(message.len() as u64))) {
+            Err(PublishError::Closed) => 0,
+            sent => sent.map_err(SendError::from)?,
+        };
+        self.counters.add(Counter::SentMessages, sent as u64);
+        self.counters.add(Counter::SentBytes, sizes[..sent].iter().sum());
+        Ok(sent)
+    }
+
     /// Whether it has a second topic, that for dead letters.
     #[cfg(feature = "nats")]
     pub(super) fn has_dead_letters(&self) -> bool {

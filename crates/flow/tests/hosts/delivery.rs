@@ -14,7 +14,13 @@ tests![
     a_message_that_its_function_fails_to_process_is_a_dead_letter_on_another_host,
     a_function_that_failed_for_good_leaves_its_messages_to_other_hosts,
     another_program_sees_the_messages_with_their_headers,
+    another_program_sees_a_batch_as_one_message,
+    a_malformed_batch_is_dropped_and_counted_at_most_once,
+    a_malformed_batch_is_a_dead_letter_at_least_once,
 ];
+
+/// Settings of a topic: each message is one of the server, or several are.
+pub(crate) const BATCHES: [&str; 2] = ["", ", batch: 4KiB"];
 
 /// Two hosts, from a file to a file.
 pub(crate) fn from_file(topic: &str) -> String {
@@ -34,8 +40,14 @@ topics:
 }
 
 fn at_least_once_a_host_gets_what_was_sent_before_it_ran() {
+    for batch in BATCHES {
+        at_least_once(batch);
+    }
+}
+
+fn at_least_once(batch: &str) {
     let Some(server) = Server::start(JETSTREAM) else { return };
-    let ground = Ground::new(&from_file(", delivery: at-least-once"), &server);
+    let ground = Ground::new(&from_file(&format!(", delivery: at-least-once{batch}")), &server);
     ground.write("in.txt", numbers(10_000));
     ground.run("edge").finished();
     let center = ground.run("center");
@@ -47,8 +59,14 @@ fn at_least_once_a_host_gets_what_was_sent_before_it_ran() {
 }
 
 fn at_most_once_a_running_host_gets_what_is_sent() {
+    for batch in BATCHES {
+        at_most_once(batch);
+    }
+}
+
+fn at_most_once(batch: &str) {
     let Some(server) = Server::start("") else { return };
-    let ground = Ground::new(&from_file(""), &server);
+    let ground = Ground::new(&from_file(batch), &server);
     ground.write("in.txt", numbers(10_000));
     let center = ground.run("center");
     server.until_subscribed("t.raw", 1);
@@ -228,4 +246,63 @@ fn another_program_sees_the_messages_with_their_headers() {
         assert!(headers.contains("Nats-Msg-Id: edge-"), "{headers}");
         assert!(headers.contains(&format!(":{}\r\n", number + 1)), "{headers}");
     }
+}
+
+fn another_program_sees_a_batch_as_one_message() {
+    let Some(server) = Server::start(JETSTREAM) else { return };
+    let ground = Ground::new(&from_file(", delivery: at-least-once, batch: 25B"), &server);
+    ground.write("in.txt", numbers(3));
+    let mut client = Client::connect(server.port());
+    client.send("SUB t.raw 1\r\n");
+    server.until_subscribed("t.raw", 1);
+    ground.run("edge").finished();
+    let first = client.next();
+    assert_eq!(first.payload, b"\x06\0\0\0000000\x06\0\0\0000001");
+    assert!(first.headers.contains(":1\r\n") && first.headers.contains("Estafette-Batch: 2\r\n"), "{}", first.headers);
+    let second = client.next();
+    assert_eq!(second.payload, b"000002");
+    assert!(second.headers.contains(":3\r\n") && !second.headers.contains("Estafette-Batch"), "{}", second.headers);
+}
+
+fn a_malformed_batch_is_dropped_and_counted_at_most_once() {
+    let Some(server) = Server::start("") else { return };
+    let ground = Ground::new(&from_file(""), &server);
+    ground.write("in.txt", numbers(10));
+    let center = ground.run("center");
+    server.until_subscribed("t.raw", 1);
+    Client::connect(server.port()).send(&malformed());
+    until(|| {
+        let status = center.remote.status()?;
+        status.connectors.iter().any(|it| it.name == "nats:raw:all" && it.dropped == 1).then_some(())
+    });
+    ground.run("edge").finished();
+    ground.until_all("out.txt", numbers(10));
+    center.end();
+    assert_eq!(ground.lines("out.txt"), numbers(10).collect::<Vec<_>>());
+}
+
+fn a_malformed_batch_is_a_dead_letter_at_least_once() {
+    let Some(server) = Server::start(JETSTREAM) else { return };
+    let yaml = from_file(", delivery: at-least-once, dead_letter: dead").replace(
+        "sinks:\n",
+        "sinks:\n  - { name: dead, on: center, input: { topic: dead }, file: { path: dead.txt } }\n",
+    ) + "  dead: { delivery: at-least-once }\n";
+    let ground = Ground::new(&yaml, &server);
+    ground.write("in.txt", numbers(10));
+    let center = ground.run("center");
+    ground.run("edge").finished();
+    // The stream has its consumer now, without which it keeps nothing.
+    ground.until_all("out.txt", numbers(10));
+    Client::connect(server.port()).send(&malformed());
+    until(|| (!ground.lines("dead.txt").is_empty()).then_some(()));
+    center.end();
+    server.until_stored("t_raw", 0);
+    assert_eq!(ground.lines("dead.txt"), ["\x01\0\0\0a\x02\0\0\0b"]);
+}
+
+/// A message whose header says that it has two, and which is cut off in the second.
+fn malformed() -> String {
+    let headers = "NATS/1.0\r\nEstafette-Batch: 2\r\n\r\n";
+    let payload = "\x01\0\0\0a\x02\0\0\0b";
+    format!("HPUB t.raw {} {}\r\n{headers}{payload}\r\n", headers.len(), headers.len() + payload.len())
 }

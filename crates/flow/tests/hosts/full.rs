@@ -1,5 +1,6 @@
 //! Streams that are full, and several producers: each producer's messages stay in order.
 
+use crate::delivery::BATCHES;
 use crate::ground::{Ground, numbers};
 use crate::runner::tests;
 use crate::server::{JETSTREAM, Server};
@@ -47,19 +48,32 @@ fn assert_order(lines: &[String], wanted: impl Iterator<Item = String>) {
 }
 
 fn a_full_stream_keeps_the_order() {
+    for batch in BATCHES {
+        full_stream(batch);
+    }
+}
+
+fn full_stream(batch: &str) {
     let Some(server) = Server::start(JETSTREAM) else { return };
-    let ground = Ground::new(SMALL, &server);
-    ground.write("in.txt", numbers(20_000));
+    let ground = Ground::new(&SMALL.replace("max_message: 1KiB", &format!("max_message: 1KiB{batch}")), &server);
+    // Batches take less space.
+    ground.write("in.txt", numbers(50_000));
     let edge = ground.run("edge");
     edge.until_problem("nats:raw", "is full");
     let center = ground.run("center");
-    ground.until_all("out.txt", numbers(20_000));
+    ground.until_all("out.txt", numbers(50_000));
     edge.finished();
     center.end();
-    assert_order(&ground.first_lines("out.txt"), numbers(20_000));
+    assert_order(&ground.first_lines("out.txt"), numbers(50_000));
 }
 
 fn producers_on_several_hosts_keep_their_own_order() {
+    for batch in BATCHES {
+        several_producers(batch);
+    }
+}
+
+fn several_producers(batch: &str) {
     let Some(server) = Server::start(JETSTREAM) else { return };
     let yaml = "
 hosts: [east, west, center]
@@ -73,7 +87,7 @@ sinks:
 topics:
   raw: { transport: nats, delivery: at-least-once, capacity: 64KiB, max_message: 1KiB }
 ";
-    let ground = Ground::new(yaml, &server);
+    let ground = Ground::new(&yaml.replace("max_message: 1KiB", &format!("max_message: 1KiB{batch}")), &server);
     let named = |host: &'static str| numbers(10_000).map(move |number| format!("{host} {number}"));
     ground.write("east.txt", named("east"));
     ground.write("west.txt", named("west"));

@@ -40,7 +40,7 @@ sinks:
 topics:
   raw: { transport: nats, delivery: at-least-once, max_deliver: 255, capacity: 64KiB, max_message: 1KiB }
   near: { delivery: at-least-once, max_deliver: 255, capacity: 64KiB, max_message: 1KiB }
-  done: { transport: nats, delivery: at-least-once, max_deliver: 255, capacity: 64KiB, max_message: 1KiB }
+  done: { transport: nats, delivery: at-least-once, max_deliver: 255, capacity: 64KiB, max_message: 1KiB, batch: 256B }
 ";
 
 /// Waits until a file has so many different lines. A host that is killed may leave half a line.

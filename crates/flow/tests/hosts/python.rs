@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use crate::delivery::from_file;
+use crate::delivery::{BATCHES, from_file};
 use crate::ground::{Ground, numbers, until};
 use crate::runner::tests;
 use crate::server::Server;
@@ -23,8 +23,14 @@ fn the_documented_subscriber_reads_a_topic() {
         assert!(std::env::var("ESTAFETTE_PEERS").as_deref() != Ok("required"), "{absent}");
         return eprintln!("the_documented_subscriber_reads_a_topic: {absent}");
     }
+    for batch in BATCHES {
+        subscribe(batch);
+    }
+}
+
+fn subscribe(batch: &str) {
     let Some(server) = Server::start("") else { return };
-    let ground = Ground::new(&from_file(""), &server);
+    let ground = Ground::new(&from_file(batch), &server);
     ground.write("in.txt", numbers(1000));
     fs::write(ground.path("subscriber.py"), program()).unwrap();
     let printed = fs::File::create(ground.path("printed.txt")).unwrap();

@@ -92,12 +92,13 @@ struct Topic {
 }
 
 impl Topic {
-    fn start(server: &Server, delivery: Delivery, load: Load) -> Topic {
+    fn start(server: &Server, delivery: Delivery, batch: &str, load: Load) -> Topic {
         let settings = match delivery {
             Delivery::AtMostOnce => "",
             Delivery::AtLeastOnce => ", delivery: at-least-once",
         };
-        let ground = Ground::new(&from_file(&format!("{settings}, capacity: 4MiB, max_message: 200KiB")), server);
+        let ground =
+            Ground::new(&from_file(&format!("{settings}{batch}, capacity: 4MiB, max_message: 200KiB")), server);
         ground.write("in.txt", std::iter::empty());
         let (mut sender, mut receiver) = (None, None);
         let center = ground.run_changed(
@@ -275,9 +276,10 @@ async fn consume(consumer: jetstream::consumer::PullConsumer, load: Load) {
     }
 }
 
-fn measure(delivery: Delivery, len: usize) {
+/// `batch` is a setting of the topic.
+fn measure(delivery: Delivery, len: usize, batch: &str) {
     let Some(server) = Server::start(JETSTREAM) else { return };
-    let mut topic = Topic::start(&server, delivery, Load::new(len));
+    let mut topic = Topic::start(&server, delivery, batch, Load::new(len));
     let [mut bare, mut named] =
         [Headers::None, Headers::OfTopics].map(|headers| Bare::start(&server, delivery, headers, Load::new(len)));
     let mut round = || [topic.slice(), bare.slice(), named.slice()].map(|time| time.as_secs_f64());
@@ -290,7 +292,7 @@ fn measure(delivery: Delivery, len: usize) {
     let name = if delivery == Delivery::AtMostOnce { "at most once" } else { "at least once" };
     let rate = topic.load.count as f64 / quartiles(rounds.iter().map(|times| times[0]).collect())[1];
     println!(
-        "{name}, {len} bytes: {rate:.0} messages/s; as a share of the client alone {}, with the same headers {}",
+        "{name}, {len} bytes{batch}: {rate:.0} messages/s; as a share of the client alone {}, with the same headers {}",
         ratio(1),
         ratio(2),
     );
@@ -305,7 +307,10 @@ fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
 fn throughput_of_a_topic_beside_a_bare_client() {
     for delivery in [Delivery::AtMostOnce, Delivery::AtLeastOnce] {
         for len in [1000, 10_000, 100_000] {
-            measure(delivery, len);
+            measure(delivery, len, "");
+        }
+        for len in [1000, 10_000] {
+            measure(delivery, len, ", batch: 32KiB");
         }
     }
 }

@@ -106,6 +106,20 @@ impl<'a> Claim<'a> {
         end_reading(in_ring);
         member.ack();
     }
+
+    /// Leaves the acknowledgement to [`Member::ack_oldest`], so that the member can [claim](Member::try_claim)
+    /// more while the work on these messages lasts. They can no longer be read. At most two claims of a member
+    /// are not acknowledged.
+    ///
+    /// If the member dies before the acknowledgement, the messages are returned to the group or discarded, as
+    /// those of any claim. Those of two claims may be returned in any order.
+    ///
+    /// A member that [copies](Member::with_copies) has no claim to keep: its messages are acknowledged at once.
+    pub fn ack_later(self) {
+        let Self { in_ring, member, .. } = self;
+        end_reading(in_ring);
+        member.ack_later();
+    }
 }
 
 /// Ends the reference before the bytes are released.

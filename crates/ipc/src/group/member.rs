@@ -1,5 +1,6 @@
 //! The consuming end: a member of a group.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
@@ -11,6 +12,7 @@ use super::copies::Copied;
 use super::files::{BellFile, RingFile};
 use super::interrupt::{Interrupt, Wake};
 use super::ring::{Limits, Ring};
+use super::slot::MAX_CLAIMS;
 use crate::bell::Bell;
 use crate::error::{OpenError, Violation};
 use crate::memory::Memory;
@@ -27,6 +29,9 @@ pub enum ClaimError {
     /// The [`Interrupt`] is set.
     #[error("interrupted")]
     Interrupted,
+    /// An earlier claim is [not acknowledged](Claim::ack_later). Then this member does not wait.
+    #[error("an earlier claim is not acknowledged; acknowledge it first, or use `try_claim`")]
+    Unacknowledged,
     /// A peer broke the protocol. The member continues with its other rings.
     #[error("ring {ring} is no longer read since a peer broke the protocol: {violation}")]
     Violation {
@@ -49,10 +54,12 @@ pub struct Member {
     interrupt: Arc<Interrupt>,
     /// The ring to look at first, for round-robin.
     turn: usize,
-    /// The claim that is not acknowledged, and the index of its ring.
+    /// The current claim, and the index of its ring.
     pub(super) claimed: Option<(usize, Claimed)>,
     /// The headers of the claimed records.
     pub(super) headers: Vec<Header>,
+    /// Earlier claims that are not acknowledged, the oldest first.
+    earlier: VecDeque<Earlier>,
     /// The records that were last copied out of a ring. None if this member does not copy.
     pub(super) copied: Option<Copied>,
     /// Registered with `interrupt`.
@@ -66,6 +73,14 @@ pub(super) enum Claimed {
     InRing(ClaimedRange),
     /// Copied to this process.
     Copied,
+}
+
+/// An earlier claim that is not acknowledged.
+struct Earlier {
+    /// The index of its ring.
+    ring: usize,
+    range: ClaimedRange,
+    headers: Vec<Header>,
 }
 
 /// A ring, and this member's state of it.
@@ -116,6 +131,7 @@ impl Member {
             turn: 0,
             claimed: None,
             headers: Vec::new(),
+            earlier: VecDeque::new(),
             copied: None,
             _wake: wake,
         };
@@ -162,6 +178,9 @@ impl Member {
     /// [`ClaimError`]. An interrupt is returned even if there are messages.
     pub fn claim(&mut self, max_bytes: usize, max_messages: usize) -> Result<Claim<'_>, ClaimError> {
         let limits = Limits { bytes: max_bytes, messages: max_messages };
+        if !self.earlier.is_empty() {
+            return Err(ClaimError::Unacknowledged);
+        }
         loop {
             if self.interrupt.is_set() {
                 // This member may have been woken for a message. It leaves that message to another.
@@ -177,6 +196,8 @@ impl Member {
 
     /// Claims messages as [`claim`](Self::claim) does, but does not wait. It ignores the interrupt.
     ///
+    /// While two claims are to be [acknowledged later](Claim::ack_later), there is nothing to claim.
+    ///
     /// # Errors
     ///
     /// [`ClaimError`].
@@ -189,6 +210,9 @@ impl Member {
     fn find(&mut self, limits: Limits) -> Result<bool, ClaimError> {
         if self.claimed.is_some() {
             return Ok(true);
+        }
+        if self.earlier.len() >= MAX_CLAIMS {
+            return Ok(false);
         }
         let count = self.rings.len();
         for offset in 0..count {
@@ -229,17 +253,43 @@ impl Member {
         }
     }
 
-    /// Acknowledges what is claimed.
+    /// Acknowledges the oldest claim that was to be [acknowledged later](Claim::ack_later). Returns `false` if
+    /// there is none.
+    pub fn ack_oldest(&mut self) -> bool {
+        let Some(Earlier { ring, range, headers }) = self.earlier.pop_front() else { return false };
+        self.ack_range(ring, range, &headers);
+        true
+    }
+
+    /// Acknowledges the current claim.
     pub(super) fn ack(&mut self) {
-        let Some((index, claimed)) = self.claimed.take() else { return };
-        let ring = &self.rings[index].ring;
-        match claimed {
-            Claimed::Copied => ring.ack_copies(self.index, &self.headers),
-            Claimed::InRing(range) => {
-                if ring.ack(range, &self.headers) {
-                    self.bell.controls().notify_one();
-                }
+        match self.claimed.take() {
+            Some((index, Claimed::InRing(range))) => self.ack_range(index, range, &self.headers),
+            Some((index, Claimed::Copied)) => {
+                let ring = &self.rings[index].ring;
+                ring.ack_copies(self.index, &self.headers);
+                ring.report_drained(self.bell.controls());
             }
+            None => {}
+        }
+    }
+
+    /// Leaves the current claim to [`ack_oldest`](Self::ack_oldest).
+    pub(super) fn ack_later(&mut self) {
+        match self.claimed {
+            Some((ring, Claimed::InRing(range))) => {
+                self.claimed = None;
+                let headers = std::mem::take(&mut self.headers);
+                self.earlier.push_back(Earlier { ring, range, headers });
+            }
+            Some((_, Claimed::Copied)) | None => self.ack(),
+        }
+    }
+
+    fn ack_range(&self, ring: usize, range: ClaimedRange, headers: &[Header]) {
+        let ring = &self.rings[ring].ring;
+        if ring.ack(range, headers) {
+            self.bell.controls().notify_one();
         }
         ring.report_drained(self.bell.controls());
     }
@@ -301,12 +351,13 @@ impl Source {
 
 impl fmt::Debug for Member {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { index, wait, rings, claimed, .. } = self;
+        let Self { index, wait, rings, claimed, earlier, .. } = self;
         f.debug_struct("Member")
             .field("index", index)
             .field("wait", wait)
             .field("rings", &rings.len())
             .field("claimed", claimed)
+            .field("earlier", &earlier.len())
             .finish_non_exhaustive()
     }
 }

@@ -156,6 +156,36 @@ fn only_released_space_is_overwritten() {
     });
 }
 
+/// A member acknowledges its first claim while it has a second. The space of the second is not overwritten.
+#[test]
+fn the_space_of_a_second_claim_is_not_overwritten() {
+    model(2, || {
+        let ring = ring(2);
+        (0..2).for_each(|index| publish(&ring, index));
+        let member = ring.clone();
+        let taking = thread::spawn(move || {
+            let mut claim = || {
+                let mut headers = Vec::new();
+                let range = member.claim_next(0, ONE, &mut headers).unwrap().unwrap();
+                (range, headers)
+            };
+            let (first, second) = (claim(), claim());
+            assert_eq!(read(&member, &first.0), 0);
+            member.ack(first.0, &first.1);
+            assert_eq!(read(&member, &second.0), 1);
+            member.ack(second.0, &second.1);
+        });
+        for index in 0..2 {
+            while ring.head() < (index + 1) * RECORD {
+                ring.sleep_for_space((index + 1) * RECORD, || false);
+            }
+            publish(&ring, index + 2);
+        }
+        taking.join().unwrap();
+        assert_eq!(ring.head(), 2 * RECORD);
+    });
+}
+
 /// A member that sleeps is woken by a published message.
 #[test]
 fn a_sleeping_member_is_woken() {

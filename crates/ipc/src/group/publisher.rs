@@ -204,18 +204,47 @@ impl Publisher {
         Ok(())
     }
 
+    /// Publishes copies of messages, in order, as far as there is space. Does not wait. Returns how many it has
+    /// published, all of them at once.
+    ///
+    /// # Errors
+    ///
+    /// All of [`PublishError`] except `Full` and `Interrupted`. The messages before the one that failed are
+    /// published.
+    pub fn try_send_batch<'a>(&mut self, messages: impl IntoIterator<Item = &'a [u8]>) -> Result<usize, PublishError> {
+        let mut batch = Batch::default();
+        let mut added = Ok(true);
+        for message in messages {
+            added = self.try_add(message, &mut batch);
+            if added != Ok(true) {
+                break;
+            }
+        }
+        let sent = batch.messages as usize;
+        self.publish(batch);
+        added.map(|_| sent)
+    }
+
     fn add(&mut self, message: &[u8], batch: &mut Batch) -> Result<(), PublishError> {
+        while !self.try_add(message, batch)? {
+            self.publish(std::mem::take(batch));
+            self.await_space(self.need(message.len())?)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a message to a batch. Returns `false` if there is no space.
+    fn try_add(&mut self, message: &[u8], batch: &mut Batch) -> Result<bool, PublishError> {
         let need = self.need(message.len())?;
         if !self.has_space(need) && !self.look_for_space(need)? {
-            self.publish(std::mem::take(batch));
-            self.await_space(need)?;
+            return Ok(false);
         }
         self.write_header(message.len());
         self.payload(message.len()).copy_from_slice(message);
         self.tail += need;
         batch.messages += 1;
         batch.bytes += message.len() as u64;
-        Ok(())
+        Ok(true)
     }
 
     fn publish(&mut self, batch: Batch) {

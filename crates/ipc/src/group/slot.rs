@@ -3,10 +3,13 @@
 use crate::error::Violation;
 use crate::sync::{AtomicU64, Ordering};
 
-/// The slots of each member. One is enough, except after a death. Then one slot may contain what
-/// the dead member left, perhaps claimed by another, and the restarted member needs one for its own
-/// claims.
-pub(super) const SLOTS_PER_MEMBER: usize = 2;
+/// The most claims of a member that are not acknowledged.
+pub(super) const MAX_CLAIMS: usize = 2;
+
+/// The slots of each member. One more than its claims need, for the time after a death. Then a slot may
+/// contain what the dead member left, perhaps claimed by another, and the restarted member needs one for its
+/// own claims.
+pub(super) const SLOTS_PER_MEMBER: usize = MAX_CLAIMS + 1;
 
 /// One range of records, and its holder. Its member writes it. There are three exceptions: the next
 /// claimant confirms a claim that the member won, the supervisor marks what a dead member left, and

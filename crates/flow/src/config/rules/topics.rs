@@ -11,7 +11,7 @@ use crate::config::units;
 
 use super::super::diagnostic::{Place, Problems, quoted};
 use super::super::draft::{Drafts, TopicDraft};
-use super::super::topic::{Delivery, Overflow, Topic};
+use super::super::topic::{Delivery, Overflow, Topic, Transport};
 use super::super::value::nearest;
 use super::readers;
 
@@ -26,6 +26,7 @@ pub(super) fn apply(drafts: &Drafts, found: &mut Problems) {
     for topic in &drafts.topics {
         sizes(topic, found);
         delivery(topic, found);
+        batch(topic, found);
     }
     dead_letter_cycles(drafts, found);
     dead_letter_sizes(drafts, found);
@@ -90,6 +91,14 @@ fn delivery(topic: &TopicDraft, found: &mut Problems) {
     for key in ["max_deliver", "dead_letter"].into_iter().filter(|key| draft.has(key)) {
         let help = format!("add `delivery: at-least-once`, or remove `{key}`");
         found.error(draft.at(&[key]), format!("`{key}` without `delivery: at-least-once`"), help);
+    }
+}
+
+/// Only messages to a server travel in batches.
+fn batch(topic: &TopicDraft, found: &mut Problems) {
+    if topic.draft.has("batch") && topic.draft.item.transport == Transport::Local {
+        let help = "add `transport: nats`, or remove `batch`: rings need none";
+        found.error(topic.draft.at(&["batch"]), String::from("`batch` without `transport: nats`"), help);
     }
 }
 

@@ -17,6 +17,7 @@ use estafette_ipc::group::RingControl;
 
 use super::super::outlet::{Offered, Outlet};
 use super::link::{Link, Signal};
+use super::pack::Unpacked;
 use super::pull::{Puller, Received};
 use super::settle::Barrier;
 use super::unacked::{Dead, MessageId, Unacked, Waiting};
@@ -153,11 +154,21 @@ impl Consumer {
             // It is here already: no progress was reported to the server in time.
             return;
         }
-        let payload = message.payload;
-        if self.max_deliveries.is_some_and(|most| delivered > most) {
-            self.unacked.dead.push_back(Dead { id, payload, queues: 0 });
-        } else {
-            self.unacked.waiting.push_back(Waiting { id, payload });
+        match Unpacked::new(message.headers.as_ref(), message.payload.clone()) {
+            Ok(messages) if self.max_deliveries.is_none_or(|most| delivered <= most) => {
+                self.unacked.waiting.push_back(Waiting { id, messages });
+            }
+            Ok(messages) => {
+                tracing::warn!(topic = self.topic.topic, "a message was delivered too often, and is dead");
+                self.unacked.dead.push_back(Dead { id, messages, queues: 0 });
+            }
+            Err(malformed) => {
+                tracing::error!(
+                    topic = self.topic.topic,
+                    "a message of the NATS server is malformed, and is dead: {malformed}"
+                );
+                self.unacked.dead.push_back(Dead { id, messages: Unpacked::one(message.payload), queues: 0 });
+            }
         }
     }
 
@@ -168,7 +179,8 @@ impl Consumer {
         if free < MAX_UNACKED / 2 || free_bytes < self.topic.capacity / 2 || !self.unacked.waiting.is_empty() {
             return None;
         }
-        Some(free.min(free_bytes / self.usual_len + 1).min((MAX_BYTES / self.topic.max_message.max(1)).max(1)))
+        let longest = self.topic.max_message.max(self.topic.batch).max(1);
+        Some(free.min(free_bytes / self.usual_len + 1).min((MAX_BYTES / longest).max(1)))
     }
 
     fn free_bytes(&self) -> usize {
@@ -179,16 +191,17 @@ impl Consumer {
     /// were any.
     fn forward(&mut self) -> Result<bool> {
         let mut has_progress = self.forward_dead()?;
-        while let Some(Waiting { id, payload }) = self.unacked.waiting.front() {
-            let id = *id;
-            match self.outlet.try_send(payload)? {
-                // If all readers have ended, the next turn notices it.
-                Offered::Full | Offered::Closed => break,
-                Offered::Sent => self.unacked.in_ring.push_back((id, self.own.positions().tail)),
-                // Too long: counted.
-                Offered::Dropped => self.unacked.settled.push(id),
+        while let Some(Waiting { id, messages }) = self.unacked.waiting.front_mut() {
+            while let Some(message) = messages.first() {
+                match self.outlet.try_send(message)? {
+                    // If all readers have ended, the next turn notices it.
+                    Offered::Full | Offered::Closed => return Ok(has_progress),
+                    // Dropped: it is too long, and counted.
+                    Offered::Sent | Offered::Dropped => messages.remove_first(),
+                };
+                has_progress = true;
             }
-            has_progress = true;
+            self.unacked.in_ring.push_back((*id, self.own.positions().tail));
             self.unacked.waiting.pop_front();
         }
         Ok(has_progress)
@@ -197,17 +210,17 @@ impl Consumer {
     /// Publishes dead letters, as far as there is space. Returns whether there were any.
     fn forward_dead(&mut self) -> Result<bool> {
         let mut has_progress = false;
-        while let Some(Dead { id, payload, queues }) = self.unacked.dead.front_mut() {
-            match self.outlet.try_send_dead_letter(payload, queues)? {
-                Offered::Full => break,
-                Offered::Sent => {
-                    tracing::warn!(topic = self.topic.topic, "a message was delivered too often, and is dead");
-                    self.unacked.settling.push_back((vec![*id], self.barrier.now()));
-                }
-                // Too long, or nobody reads dead letters: counted.
-                Offered::Dropped | Offered::Closed => self.unacked.settled.push(*id),
+        while let Some(Dead { id, messages, queues }) = self.unacked.dead.front_mut() {
+            while let Some(message) = messages.first() {
+                match self.outlet.try_send_dead_letter(message, queues)? {
+                    Offered::Full => return Ok(has_progress),
+                    // Dropped, closed: it is too long, or nobody reads dead letters. It is counted.
+                    Offered::Sent | Offered::Dropped | Offered::Closed => messages.remove_first(),
+                };
+                *queues = 0;
+                has_progress = true;
             }
-            has_progress = true;
+            self.unacked.settling.push_back((vec![*id], self.barrier.now()));
             self.unacked.dead.pop_front();
         }
         Ok(has_progress)
@@ -237,7 +250,7 @@ impl Consumer {
         if !self.link.is_up() {
             return;
         }
-        while let Some(id) = self.unacked.settled.pop() {
+        while let Some(id) = self.unacked.settled.pop_front() {
             if let Some(acker) = self.unacked.release(id, self.link.number())
                 && acker.ack().await.is_err()
             {

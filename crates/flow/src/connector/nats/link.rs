@@ -9,7 +9,7 @@ use async_nats::Client;
 use async_nats::jetstream::{self, context::ContextBuilder};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{oneshot, watch};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 
 use super::super::outlet::Stop;
 use super::super::problem::Problem;
@@ -47,7 +47,21 @@ impl Io {
     ///
     /// The error of the future.
     pub(super) fn run(&self, future: impl Future<Output = Result<()>> + Send + 'static) -> Result<()> {
-        match self.handle.block_on(self.handle.spawn(future)) {
+        self.join(self.spawn(future))
+    }
+
+    /// Starts a task of the thread of the connections.
+    pub(super) fn spawn(&self, task: impl Future<Output = Result<()>> + Send + 'static) -> JoinHandle<Result<()>> {
+        self.handle.spawn(task)
+    }
+
+    /// Blocks until a task has ended, and panics if it did.
+    ///
+    /// # Errors
+    ///
+    /// The error of the task.
+    pub(super) fn join(&self, task: JoinHandle<Result<()>>) -> Result<()> {
+        match self.handle.block_on(task) {
             Ok(result) => result,
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
@@ -137,14 +151,16 @@ impl Link {
     ///
     /// If it does not.
     pub(super) fn check_max_payload(&self, topic: &NatsTopic) -> Result<()> {
-        let longest = topic.max_message + Topic::NATS_HEADERS;
+        let longest = topic.max_message.max(topic.batch) + Topic::NATS_HEADERS;
         let allowed = self.client.max_payload();
+        let (what, key) =
+            if topic.batch > topic.max_message { ("batches", "batch") } else { ("messages", "max_message") };
         ensure!(
             !self.is_up() || longest <= allowed,
-            "the NATS server accepts {allowed} bytes, headers included, and the topic `{}` messages of {}; set its \
-             `max_message` to {} or less, or the server's `max_payload` to {longest} or more",
+            "the NATS server accepts {allowed} bytes, headers included, and the topic `{}` {what} of {}; set its \
+             `{key}` to {} or less, or the server's `max_payload` to {longest} or more",
             topic.topic,
-            topic.max_message,
+            topic.max_message.max(topic.batch),
             allowed.saturating_sub(Topic::NATS_HEADERS),
         );
         Ok(())

@@ -29,6 +29,7 @@ mod connect;
 mod consume;
 mod errors;
 mod link;
+mod pack;
 pub(super) mod probe;
 mod publish;
 mod pull;

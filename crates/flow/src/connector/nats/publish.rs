@@ -1,39 +1,36 @@
 //! The sink that publishes a topic to the server.
 //!
-//! It takes batches from the topic's ring. The thread of the connections publishes them, so the sink's
-//! own thread is woken once for a batch, and not for each answer. At least once, a stream stores them
-//! (`store.rs`). At most once, a batch is acknowledged to the ring when it is written to the
-//! connection.
+//! It takes batches from the topic's ring. A task of the thread of the connections publishes them, so the
+//! sink's own thread is woken once for a batch, and not for each answer. Meanwhile it copies the next batch. At
+//! least once, a stream stores them (`store.rs`). At most once, a batch is acknowledged to the ring when it is
+//! written to the connection.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use async_nats::header::NATS_MESSAGE_ID;
 use async_nats::{HeaderMap, Subject};
-use bytes::{Bytes, BytesMut};
-use tokio::sync::Mutex;
+use bytes::Bytes;
+use tokio::sync::mpsc;
 
 use super::super::inlet::Inlet;
 use super::errors::reason;
 use super::link::{Io, Link, Signal};
-use super::store::StreamPublisher;
+use super::pack::{self, Packed, Packer};
+use super::store::{Batches, StreamPublisher};
 use super::timing::delay;
 use crate::config::{Delivery, Nats, NatsTopic};
 
-/// The bytes of payloads that share an allocation, which is free when all of them are sent.
-const BLOCK: usize = 256 << 10;
+/// How many batches are taken and not acknowledged: one that is published, and one that waits for that.
+pub(super) const MAX_BATCHES: usize = 2;
 
 /// Publishes messages.
 pub(super) struct Sender {
     io: Arc<Io>,
-    /// Used by the task of the current batch only.
-    target: Arc<Mutex<Target>>,
-    /// The number of the next message, from 1.
-    next: u64,
-    batch: Vec<Outgoing>,
-    /// The next payloads are copied there.
-    block: BytesMut,
+    target: Target,
+    /// The most bytes of messages that are sent as one.
+    pack_limit: usize,
 }
 
 /// How messages are published.
@@ -42,9 +39,24 @@ enum Target {
     Stream(Box<StreamPublisher>),
 }
 
-/// A message of the current batch.
+/// The side of the sink's thread.
+struct BatchMaker {
+    /// The number of the next message, from 1.
+    next: u64,
+    /// The messages of the next batch.
+    batch: Vec<Outgoing>,
+    packer: Packer,
+    /// To the task that publishes.
+    to_publish: mpsc::Sender<Vec<Outgoing>>,
+    /// From it: a batch is published.
+    published: mpsc::Receiver<()>,
+}
+
+/// A message to the server: one of the topic, or several.
 pub(super) struct Outgoing {
+    /// The number of the first message of the topic, and how many there are.
     pub(super) number: u64,
+    count: u64,
     pub(super) payload: Bytes,
 }
 
@@ -67,9 +79,12 @@ impl Destination {
         format!("{}:{number}", self.producer)
     }
 
-    pub(super) fn headers(&self, number: u64) -> HeaderMap {
+    pub(super) fn headers(&self, message: &Outgoing) -> HeaderMap {
         let mut headers = HeaderMap::new();
-        headers.insert(NATS_MESSAGE_ID, self.id(number));
+        headers.insert(NATS_MESSAGE_ID, self.id(message.number));
+        if message.count > 1 {
+            headers.insert(pack::COUNT, message.count.to_string());
+        }
         headers
     }
 
@@ -87,48 +102,76 @@ impl Sender {
         let producer = format!("{host}-{}-{:x}", std::process::id(), started.as_micros());
         let delivery = topic.delivery;
         let subject = Subject::from(topic.subject.as_str());
-        let io = link.io();
+        let (io, pack_limit) = (link.io(), topic.batch);
         let destination = Destination { link, topic, subject, producer, stop };
         let target = match delivery {
             Delivery::AtLeastOnce => Target::Stream(Box::new(StreamPublisher::new(destination, nats))),
             Delivery::AtMostOnce => Target::Subject(Box::new(SubjectPublisher { destination, refusals: 0 })),
         };
-        Sender { io, target: Arc::new(Mutex::new(target)), next: 1, batch: Vec::new(), block: BytesMut::new() }
+        Sender { io, target, pack_limit }
     }
 
-    /// Publishes until the topic has ended or the sink must stop.
+    /// Publishes until the topic has ended or the sink must stop. Blocks.
     ///
     /// # Errors
     ///
     /// If it had to stop with messages that the server has not acknowledged.
-    pub(super) fn run(mut self, mut inlet: Inlet) -> Result<()> {
-        inlet.for_each(&mut self, Sender::add, Sender::flush)
+    pub(super) fn run(self, mut inlet: Inlet) -> Result<()> {
+        let (to_publish, batches) = mpsc::channel(MAX_BATCHES);
+        let (report, published) = mpsc::channel(MAX_BATCHES);
+        let task = self.io.spawn(self.target.publish_all(batches, report));
+        let mut maker =
+            BatchMaker { next: 1, batch: Vec::new(), packer: Packer::new(self.pack_limit), to_publish, published };
+        let result =
+            inlet.for_each_ahead(MAX_BATCHES, &mut maker, BatchMaker::add, BatchMaker::start, BatchMaker::finish);
+        drop(maker);
+        // Why the task has ended tells more than that it has.
+        self.io.join(task).and(result)
     }
+}
 
+impl BatchMaker {
     fn add(&mut self, message: &[u8]) -> Result<()> {
-        if self.block.capacity() < message.len() {
-            self.block = BytesMut::with_capacity(BLOCK.max(message.len()));
-        }
-        self.block.extend_from_slice(message);
-        self.batch.push(Outgoing { number: self.next, payload: self.block.split().freeze() });
-        self.next += 1;
+        let complete = self.packer.add(message);
+        self.push(complete);
         Ok(())
     }
 
-    /// Publishes the batch. Blocks.
-    fn flush(&mut self) -> Result<()> {
-        let batch = std::mem::take(&mut self.batch);
-        let target = Arc::clone(&self.target);
-        self.io.run(async move {
-            let flushed = match &mut *target.lock().await {
-                Target::Stream(stream) => stream.store(&batch).await,
-                Target::Subject(subject) => subject.publish(batch).await,
-            };
-            match flushed {
-                Ok(()) => Ok(()),
-                Err(Stopped) => bail!("it was stopped before the NATS server had accepted its messages"),
-            }
-        })
+    fn push(&mut self, packed: Option<Packed>) {
+        if let Some(Packed { count, payload }) = packed {
+            self.batch.push(Outgoing { number: self.next, count, payload });
+            self.next += count;
+        }
+    }
+
+    /// Lets the batch be published.
+    fn start(&mut self) -> Result<()> {
+        let last = self.packer.take();
+        self.push(last);
+        self.to_publish.blocking_send(std::mem::take(&mut self.batch)).context("nothing is published any more")
+    }
+
+    /// Waits until the oldest batch is published.
+    fn finish(&mut self) -> Result<()> {
+        self.published.blocking_recv().context("nothing is published any more")
+    }
+}
+
+impl Target {
+    /// Publishes batches in order, and reports each.
+    ///
+    /// # Errors
+    ///
+    /// If it had to stop with messages that the server has not acknowledged.
+    async fn publish_all(self, batches: Batches, report: mpsc::Sender<()>) -> Result<()> {
+        let published = match self {
+            Target::Stream(mut stream) => stream.store_all(batches, report).await,
+            Target::Subject(mut subject) => subject.publish_all(batches, report).await,
+        };
+        match published {
+            Ok(()) => Ok(()),
+            Err(Stopped) => bail!("it was stopped before the NATS server had accepted its messages"),
+        }
     }
 }
 
@@ -140,6 +183,16 @@ struct SubjectPublisher {
 }
 
 impl SubjectPublisher {
+    /// Publishes batches until there are no more. Reports each that is written to the connection.
+    async fn publish_all(&mut self, mut batches: Batches, report: mpsc::Sender<()>) -> Result<(), Stopped> {
+        while let Some(batch) = batches.recv().await {
+            self.publish(batch).await?;
+            // Fails only if the sink has ended.
+            let _ = report.send(()).await;
+        }
+        Ok(())
+    }
+
     /// Writes messages to the connection. Waits while there is none.
     async fn publish(&mut self, batch: Vec<Outgoing>) -> Result<(), Stopped> {
         let pause = self.pause();
@@ -149,9 +202,9 @@ impl SubjectPublisher {
             self.destination.unless_stopped(tokio::time::sleep(pause)).await?;
         }
         let publish = async {
-            for Outgoing { number, payload } in batch {
-                let headers = self.destination.headers(number);
-                if let Err(error) = link.client.publish_with_headers(subject.clone(), headers, payload).await {
+            for message in batch {
+                let headers = self.destination.headers(&message);
+                if let Err(error) = link.client.publish_with_headers(subject.clone(), headers, message.payload).await {
                     link.problem(format!("a message was not sent: {}", reason(&error)));
                 }
             }

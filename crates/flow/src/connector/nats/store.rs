@@ -1,30 +1,33 @@
 //! Publishes messages to a stream, at least once and in order.
 //!
-//! A batch is acknowledged to the topic's ring when the stream has stored all of its messages. Until
-//! then no further message is taken, so the ring fills and the sender waits. What the stream has not
+//! A batch is acknowledged to the topic's ring when the stream has stored all of its messages. No more
+//! than two batches are taken until then, so the ring fills and the sender waits. What the stream has not
 //! stored is published again, under the same number, which the server recognises.
 //!
-//! The messages of a batch are published without waiting for each other. Each but the first names its
-//! predecessor (`Nats-Expected-Last-Msg-Id`), and the stream stores it only directly after that. So if
-//! a message is refused, all of the batch after it are refused too, and the order is kept: when the
-//! stream is full for a moment, and when a connection is lost. A message of another producer in between
-//! also ends the chain. The first message that was refused begins the next one.
+//! Messages are published without waiting for each other. Each whose predecessor is not yet stored names
+//! that (`Nats-Expected-Last-Msg-Id`), and the stream stores it only directly after that one. So if a message is
+//! refused, all that were published after it are refused too, and the order is kept: when the stream is
+//! full for a moment, and when a connection is lost. A message of another producer in between also ends
+//! the chain. The first message that was refused begins the next one.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use async_nats::header::NATS_EXPECTED_LAST_MESSAGE_ID;
 use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::publish::PublishAck;
-use futures_util::future::join_all;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesOrdered;
+use tokio::sync::mpsc;
 
 use super::errors::reason;
-use super::publish::{Destination, Outgoing, Stopped};
+use super::publish::{Destination, MAX_BATCHES, Outgoing, Stopped};
 use super::setup;
 use super::timing::delay;
 use crate::config::Nats;
 
-/// The most messages that are published without an answer. A batch has no more.
+/// The most messages that are published without an answer.
 const MAX_WINDOW: usize = 4096;
 /// The first delay while the stream is full. It doubles up to that of other refusals.
 const FULL: Duration = Duration::from_millis(10);
@@ -52,32 +55,29 @@ impl StreamPublisher {
         StreamPublisher { destination, nats, prepared_on: None, window: MAX_WINDOW }
     }
 
-    /// Publishes messages until the stream has stored them all.
-    pub(super) async fn store(&mut self, batch: &[Outgoing]) -> Result<(), Stopped> {
-        let mut waiting = batch;
+    /// Publishes batches until there are no more. Reports each that is stored.
+    pub(super) async fn store_all(&mut self, batches: Batches, report: mpsc::Sender<()>) -> Result<(), Stopped> {
+        let mut backlog = Backlog::new(batches, report);
         let mut failures = 0;
-        while !waiting.is_empty() {
-            let (stored, refusal) = self.step(waiting).await?;
-            waiting = &waiting[stored..];
-            if stored > 0 {
+        while backlog.wait().await {
+            let before = backlog.stored;
+            let refusal = self.step(&mut backlog).await?;
+            let has_stored = backlog.stored > before;
+            if has_stored {
                 failures = 0;
             }
-            match refusal {
-                None => self.window = (self.window * 2).min(MAX_WINDOW),
-                Some(refusal) => {
-                    self.window = if stored > 0 { self.window.div_ceil(2) } else { 1 };
-                    self.pause(refusal, failures).await?;
-                    failures += 1;
-                }
+            if let Some(refusal) = refusal {
+                self.window = if has_stored { self.window.div_ceil(2) } else { 1 };
+                self.pause(refusal, failures).await?;
+                failures += 1;
             }
         }
-        self.destination.link.clear_problem();
         Ok(())
     }
 
-    /// Publishes the first messages once, or prepares the stream if that is needed before. Returns how
-    /// many are stored, and why the next one is not.
-    async fn step(&mut self, waiting: &[Outgoing]) -> Result<(usize, Option<Refusal>), Stopped> {
+    /// Prepares the stream if that is needed, or else publishes messages until all are stored or one is not.
+    /// Returns why it is not.
+    async fn step(&mut self, backlog: &mut Backlog) -> Result<Option<Refusal>, Stopped> {
         let link = &self.destination.link;
         self.destination.unless_stopped(link.until_up()).await?;
         let connection = link.number();
@@ -85,22 +85,18 @@ impl StreamPublisher {
             let prepared = setup::prepare(link, &self.nats, &self.destination.topic);
             let prepared = self.destination.unless_stopped(prepared).await?;
             self.prepared_on = prepared.is_ok().then_some(connection);
-            return Ok((0, prepared.err().map(|error| Refusal::Other(error.text().to_owned()))));
+            return Ok(prepared.err().map(|error| Refusal::Other(error.text().to_owned())));
         }
-        let messages = &waiting[..waiting.len().min(self.window)];
-        let (stored, refusal) = self.publish(messages).await?;
+        let _ = link.take_refused();
+        let refusal = tokio::select! {
+            () = self.destination.stop.wait() => return Err(Stopped),
+            () = link.until_lost() => Some(Refusal::Other(String::from("the NATS server is lost"))),
+            refusal = publish(&self.destination, &mut self.window, backlog) => refusal,
+        };
         if matches!(refusal, Some(Refusal::Other(_))) {
             self.prepared_on = None;
         }
-        Ok((stored, refusal))
-    }
-
-    fn full(&self) -> Refusal {
-        Refusal::Full(format!(
-            "the stream `{}` is full, and its messages wait: a queue does not process them, or \
-             `nats.stream.max_bytes` is too small",
-            self.destination.topic.stream
-        ))
+        Ok(refusal)
     }
 
     /// Waits after a refusal, and shows it.
@@ -116,65 +112,145 @@ impl StreamPublisher {
         }
         self.destination.unless_stopped(tokio::time::sleep(pause)).await
     }
+}
 
-    /// Publishes messages once. Returns how many are stored before the first that is not, and why that is not.
-    async fn publish(&self, messages: &[Outgoing]) -> Result<(usize, Option<Refusal>), Stopped> {
-        let link = &self.destination.link;
-        let _ = link.take_refused();
-        let publish = async {
-            let mut sent = Vec::with_capacity(messages.len());
-            for (at, message) in messages.iter().enumerate() {
-                let before = at.checked_sub(1).map(|before| &messages[before]);
-                let publish = self.message(message, before);
-                sent.push(link.jetstream.send_publish(self.destination.subject.clone(), publish).await);
-            }
-            join_all(sent.into_iter().map(async |sent| sent?.await)).await
+/// Publishes the messages of a backlog, up to `window` of them without an answer, until all are stored or one is not.
+/// Returns why it is not.
+async fn publish(destination: &Destination, window: &mut usize, backlog: &mut Backlog) -> Option<Refusal> {
+    let jetstream = &destination.link.jetstream;
+    // The answers to the first messages of the backlog.
+    let mut answers = FuturesOrdered::new();
+    let mut stored_in_a_row = 0;
+    let refusal = loop {
+        while answers.len() < backlog.messages.len().min(*window) {
+            let before = answers.len().checked_sub(1).map(|before| &backlog.messages[before]);
+            let publish = chained(destination, &backlog.messages[answers.len()], before);
+            let sent = jetstream.send_publish(destination.subject.clone(), publish).await;
+            answers.push_back(async move { sent?.await });
+        }
+        let answer = tokio::select! {
+            answer = answers.next() => match answer {
+                Some(answer) => answer,
+                None => return None,
+            },
+            () = backlog.take(), if backlog.is_below_limit() => continue,
         };
-        let results = tokio::select! {
-            () = self.destination.stop.wait() => return Err(Stopped),
-            () = link.until_lost() => return Ok((0, Some(Refusal::Other(String::from("the NATS server is lost"))))),
-            results = publish => results,
-        };
-        let stored = results.iter().take_while(|result| result.as_ref().is_ok_and(is_stored)).count();
-        let refusal = results.into_iter().nth(stored).map(|result| match result {
-            Ok(_) => self.unstored(),
-            Err(error) => self.refusal(&error),
-        });
-        Ok((stored, refusal))
-    }
-
-    /// The server knows the `Nats-Msg-Id` of a message that it has refused before, and has not stored it.
-    fn unstored(&self) -> Refusal {
-        let stream = &self.destination.topic.stream;
-        Refusal::Other(format!(
-            "the stream `{stream}` takes a message for a duplicate that it has not stored; it is sent again until the server \
-             forgets that, after two minutes"
-        ))
-    }
-
-    fn refusal(&self, error: &PublishError) -> Refusal {
-        let (stream, subject) = (&self.destination.topic.stream, &self.destination.topic.subject);
-        if let Some(refused) = self.destination.link.take_refused() {
-            return Refusal::Other(format!("the server refuses: {refused}; grant it to the user of this host"));
-        }
-        match error.kind() {
-            PublishErrorKind::WrongLastMessageId => Refusal::Overtaken,
-            PublishErrorKind::StreamNotFound => Refusal::Other(format!("no stream stores the subject `{subject}`")),
-            PublishErrorKind::TimedOut => {
-                Refusal::Other(format!("the stream `{stream}` did not acknowledge a message in time"))
+        match answer {
+            Ok(answer) if is_stored(&answer) => {
+                if backlog.remove_first() {
+                    destination.link.clear_problem();
+                }
+                stored_in_a_row += 1;
+                if stored_in_a_row >= *window {
+                    *window = (*window * 2).min(MAX_WINDOW);
+                    stored_in_a_row = 0;
+                }
             }
-            _ if is_full(&reason(error)) => self.full(),
-            _ => Refusal::Other(format!("the stream `{stream}` refuses a message: {}", reason(error))),
+            Ok(_) => break unstored(destination),
+            Err(error) => break refusal(destination, &error),
+        }
+    };
+    // Those after it are refused too. Without their answers, a message that is published again might be stored
+    // between them.
+    while answers.next().await.is_some() {}
+    Some(refusal)
+}
+
+/// A message that is stored only after the one before it, if one is given.
+fn chained(destination: &Destination, message: &Outgoing, before: Option<&Outgoing>) -> PublishMessage {
+    let mut headers = destination.headers(message);
+    if let Some(before) = before {
+        headers.insert(NATS_EXPECTED_LAST_MESSAGE_ID, destination.id(before.number));
+    }
+    PublishMessage::build().payload(message.payload.clone()).headers(headers)
+}
+
+fn refusal(destination: &Destination, error: &PublishError) -> Refusal {
+    let (stream, subject) = (&destination.topic.stream, &destination.topic.subject);
+    if let Some(refused) = destination.link.take_refused() {
+        return Refusal::Other(format!("the server refuses: {refused}; grant it to the user of this host"));
+    }
+    match error.kind() {
+        PublishErrorKind::WrongLastMessageId => Refusal::Overtaken,
+        PublishErrorKind::StreamNotFound => Refusal::Other(format!("no stream stores the subject `{subject}`")),
+        PublishErrorKind::TimedOut => {
+            Refusal::Other(format!("the stream `{stream}` did not acknowledge a message in time"))
+        }
+        _ if is_full(&reason(error)) => Refusal::Full(format!(
+            "the stream `{stream}` is full, and its messages wait: a queue does not process them, or \
+             `nats.stream.max_bytes` is too small"
+        )),
+        _ => Refusal::Other(format!("the stream `{stream}` refuses a message: {}", reason(error))),
+    }
+}
+
+/// The server knows the `Nats-Msg-Id` of a message that it has refused before, and has not stored it.
+fn unstored(destination: &Destination) -> Refusal {
+    Refusal::Other(format!(
+        "the stream `{}` takes a message for a duplicate that it has not stored; it is sent again until the server \
+         forgets that, after two minutes",
+        destination.topic.stream
+    ))
+}
+
+/// Batches to publish.
+pub(super) type Batches = mpsc::Receiver<Vec<Outgoing>>;
+
+/// The messages that are not stored yet.
+struct Backlog {
+    batches: Batches,
+    /// Told of each batch that is stored.
+    report: mpsc::Sender<()>,
+    messages: VecDeque<Outgoing>,
+    /// How many messages each batch has left.
+    left: VecDeque<usize>,
+    /// How many messages are stored.
+    stored: u64,
+    /// Whether more batches may follow.
+    is_open: bool,
+}
+
+impl Backlog {
+    fn new(batches: Batches, report: mpsc::Sender<()>) -> Backlog {
+        Backlog { batches, report, messages: VecDeque::new(), left: VecDeque::new(), stored: 0, is_open: true }
+    }
+
+    /// Waits for messages. Returns `false` if none follow. Cancel-safe.
+    async fn wait(&mut self) -> bool {
+        while self.messages.is_empty() && self.is_open {
+            self.take().await;
+        }
+        !self.messages.is_empty()
+    }
+
+    fn is_below_limit(&self) -> bool {
+        self.is_open && self.left.len() < MAX_BATCHES
+    }
+
+    /// Waits for another batch, or the end. Cancel-safe.
+    async fn take(&mut self) {
+        match self.batches.recv().await {
+            Some(batch) => {
+                self.left.push_back(batch.len());
+                self.messages.extend(batch);
+            }
+            None => self.is_open = false,
         }
     }
 
-    /// A message that is stored only after the one before it, if one is given.
-    fn message(&self, message: &Outgoing, before: Option<&Outgoing>) -> PublishMessage {
-        let mut headers = self.destination.headers(message.number);
-        if let Some(before) = before {
-            headers.insert(NATS_EXPECTED_LAST_MESSAGE_ID, self.destination.id(before.number));
+    /// Removes the first message, which is stored. Returns whether its batch is complete, and reports that.
+    fn remove_first(&mut self) -> bool {
+        self.messages.pop_front();
+        self.stored += 1;
+        let Some(left) = self.left.front_mut() else { return false };
+        *left -= 1;
+        let is_complete = *left == 0;
+        if is_complete {
+            self.left.pop_front();
+            // There is space for all batches. Fails only if the sink has ended.
+            let _ = self.report.try_send(());
         }
-        PublishMessage::build().payload(message.payload.clone()).headers(headers)
+        is_complete
     }
 }
 

@@ -9,13 +9,14 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use async_nats::Subscriber;
+use async_nats::{Message, Subscriber};
 use bytes::Bytes;
 use estafette_ipc::group::RingControl;
 use futures_util::{FutureExt, StreamExt};
 
 use super::super::outlet::{Offered, Outlet};
 use super::link::{Link, Signal};
+use super::pack::Unpacked;
 
 /// The most messages and the most bytes that wait for the queue. One message of any length may wait.
 const BUFFER: (usize, usize) = (8192, 16 << 20);
@@ -124,7 +125,7 @@ impl Source {
                 next = subscriber.next(), if phase != Phase::Ended => match next {
                     Some(message) => {
                         last_arrival = Instant::now();
-                        self.accept(message.payload)?;
+                        self.accept(message)?;
                     }
                     None if drain.is_set() => phase = Phase::Ended,
                     None => bail!("the connection to the NATS server has ended"),
@@ -137,7 +138,7 @@ impl Source {
     fn take(&mut self, subscriber: &mut Subscriber) -> Result<bool> {
         for taken in 0..MAX_IN_A_ROW {
             match subscriber.next().now_or_never() {
-                Some(Some(message)) => self.accept(message.payload)?,
+                Some(Some(message)) => self.accept(message)?,
                 // The end is found by the next wait.
                 Some(None) | None => return Ok(taken > 0),
             }
@@ -145,11 +146,23 @@ impl Source {
         Ok(true)
     }
 
-    /// Sends a message to the ring, or keeps it while the ring is full.
-    fn accept(&mut self, message: Bytes) -> Result<()> {
-        let is_sent = self.buffer.is_empty() && self.outlet.try_send(&message)? != Offered::Full;
-        if !is_sent && !self.buffer.add(message) {
-            self.lose(1);
+    /// Keeps the messages in a message of the server until they are [forwarded](Self::forward).
+    fn accept(&mut self, message: Message) -> Result<()> {
+        let mut messages = match Unpacked::new(message.headers.as_ref(), message.payload) {
+            Ok(messages) => messages,
+            Err(malformed) => {
+                tracing::error!(subject = %message.subject, "a message of the NATS server is malformed, and is dropped: {malformed}");
+                self.outlet.dropped(1);
+                return Ok(());
+            }
+        };
+        while let Some(message) = messages.remove_first() {
+            if self.buffer.is_full() {
+                self.forward()?;
+            }
+            if !self.buffer.add(message) {
+                self.lose(1);
+            }
         }
         Ok(())
     }
@@ -158,12 +171,16 @@ impl Source {
     fn forward(&mut self) -> Result<Forwarded> {
         let mut progress = false;
         while let Some(message) = self.buffer.first() {
-            match self.outlet.try_send(message)? {
-                Offered::Full => return Ok(Forwarded::Full { progress }),
-                Offered::Closed => return Ok(Forwarded::Closed),
-                // Too long: counted.
-                Offered::Sent | Offered::Dropped => self.buffer.remove_first(),
-            }
+            let sent = match self.outlet.try_send_batch(self.buffer.messages.iter().map(|message| &message[..]))? {
+                0 => match self.outlet.try_send(message)? {
+                    Offered::Full => return Ok(Forwarded::Full { progress }),
+                    Offered::Closed => return Ok(Forwarded::Closed),
+                    // Dropped: it is too long, and counted.
+                    Offered::Sent | Offered::Dropped => 1,
+                },
+                sent => sent,
+            };
+            self.buffer.remove(sent);
             progress = true;
         }
         Ok(Forwarded::All)
@@ -217,14 +234,17 @@ impl Buffer {
         fits
     }
 
+    fn is_full(&self) -> bool {
+        self.messages.len() >= BUFFER.0 || self.bytes >= BUFFER.1
+    }
+
     fn first(&self) -> Option<&Bytes> {
         self.messages.front()
     }
 
-    fn remove_first(&mut self) {
-        if let Some(message) = self.messages.pop_front() {
-            self.bytes -= message.len() + OVERHEAD;
-        }
+    /// Removes the first messages.
+    fn remove(&mut self, messages: usize) {
+        self.bytes -= self.messages.drain(..messages).map(|message| message.len() + OVERHEAD).sum::<usize>();
     }
 }
 
@@ -239,7 +259,7 @@ mod tests {
         let mut lens = Vec::new();
         while let Some(message) = buffer.first() {
             lens.push(message.len());
-            buffer.remove_first();
+            buffer.remove(1);
         }
         assert_eq!(buffer.bytes, 0);
         (lost, lens)

@@ -3,8 +3,8 @@
 use std::collections::{HashMap, VecDeque};
 
 use async_nats::jetstream::message::Acker;
-use bytes::Bytes;
 
+use super::pack::Unpacked;
 use super::settle::Moment;
 
 /// A message of a stream: its number there, and when the server stored it, in nanoseconds since 1970.
@@ -31,8 +31,8 @@ pub(super) struct Unacked {
     pub(super) in_ring: VecDeque<(MessageId, u64)>,
     /// Processed by their readers, since a moment.
     pub(super) settling: VecDeque<(Vec<MessageId>, Moment)>,
-    /// Settled, and not acknowledged since the server is lost.
-    pub(super) settled: Vec<MessageId>,
+    /// Settled, and not acknowledged yet. In order: from the middle, a server removes messages less easily.
+    pub(super) settled: VecDeque<MessageId>,
 }
 
 impl Unacked {
@@ -92,13 +92,15 @@ struct Delivery {
 
 pub(super) struct Waiting {
     pub(super) id: MessageId,
-    pub(super) payload: Bytes,
+    /// Those that are not yet in the ring.
+    pub(super) messages: Unpacked,
 }
 
 /// A message that was delivered too often.
 pub(super) struct Dead {
     pub(super) id: MessageId,
-    pub(super) payload: Bytes,
-    /// How many queues of the topic for dead letters have it.
+    /// Those that are not yet in all rings.
+    pub(super) messages: Unpacked,
+    /// How many queues of the topic for dead letters have the first of them.
     pub(super) queues: usize,
 }
