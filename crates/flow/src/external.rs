@@ -222,6 +222,24 @@ impl Receiver {
         self.member.claim(max_bytes, max_messages)
     }
 
+    /// Claims messages as [`claim`](Self::claim) does, but does not wait. It can be called while an earlier claim is
+    /// to be [acknowledged later](Claim::ack_later).
+    ///
+    /// # Errors
+    ///
+    /// As [`claim`](Self::claim).
+    #[inline]
+    pub fn try_claim(&mut self, max_bytes: usize, max_messages: usize) -> Result<Option<Claim<'_>>, ClaimError> {
+        self.member.try_claim(max_bytes, max_messages)
+    }
+
+    /// Acknowledges the oldest claim that was to be [acknowledged later](Claim::ack_later). Returns `false` if
+    /// there is none.
+    #[inline]
+    pub fn ack_oldest(&mut self) -> bool {
+        self.member.ack_oldest()
+    }
+
     /// Calls `on_message` with each message, until all producers have ended. Messages are
     /// acknowledged in batches, after `on_message` has returned.
     ///

@@ -85,7 +85,9 @@ pub fn run_group(input: &[u8]) {
                 if let Ok(Some(claim)) = member.try_claim(usize::from(step.action) * 32, 9) {
                     assert!(claim.messages().count() == claim.count());
                     claim.progress(1);
-                    claim.ack();
+                    if step.action < 64 { claim.ack_later() } else { claim.ack() }
+                } else {
+                    member.ack_oldest();
                 }
             }
             6 => {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::function::Function;
 use super::shape::{Key, MapKey, Object, Shape, Word};
+use super::topic::Topic;
 
 const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -396,9 +397,8 @@ static TOPIC: Object = Object {
         Key::new("transport", Shape::Choice(TRANSPORTS), "How messages travel.").default("local"),
         Key::new(
             "batch",
-            Shape::Size { min: 1, max: 64 << 20 },
-            "With `transport: nats`: messages that wait travel together, as one message of the server of up to this \
-             size. Otherwise each is a message of the server.",
+            Shape::Size { min: 1, max: Topic::MAX_NATS_BATCH as u64 },
+            "With `transport: nats`: waiting messages are sent as one NATS message of at most this size.",
         ),
     ],
     one_of: &[],

@@ -115,7 +115,7 @@ pub struct NatsTopic {
     pub max_deliver: u8,
     /// The bytes that a host takes before they are processed.
     pub capacity: usize,
-    /// The most bytes of messages that are sent as one message of the server; 0: each by itself.
+    /// The most bytes of messages that are sent as one NATS message; 0: each is one.
     pub batch: usize,
 }
 

@@ -24,7 +24,7 @@ pub struct Topic {
     pub dead_letter: Option<String>,
     /// How messages travel.
     pub transport: Transport,
-    /// The most bytes of messages that travel as one message of a NATS server; 0 by default: each by itself.
+    /// The most bytes of messages that are sent as one NATS message; 0 by default: each is one.
     pub batch: usize,
 }
 
@@ -43,6 +43,9 @@ impl Topic {
     pub const MAX_NATS_MESSAGE: usize = Topic::MAX_MESSAGE - Topic::NATS_HEADERS;
     /// The space for the headers of a message on a NATS server, in bytes.
     pub const NATS_HEADERS: usize = 4 << 10;
+
+    /// The maximum of `batch`: what a host takes from a ring at once.
+    pub const MAX_NATS_BATCH: usize = 256 << 10;
 
     /// The default of `max_message` for a given capacity.
     pub fn default_max_message(capacity: usize) -> usize {

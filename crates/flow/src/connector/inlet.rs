@@ -21,6 +21,9 @@ pub(super) struct Inlet {
     counters: Arc<Counters>,
     stop: Arc<Stop>,
     max_message: usize,
+    /// Whether messages are copied out of the ring when they are claimed. What is not acknowledged is counted as
+    /// lost then, for one claim only.
+    is_copied: bool,
 }
 
 impl Inlet {
@@ -38,8 +41,9 @@ impl Inlet {
         let max_message = policies.max_message;
         let rings = group.rings.iter().map(|ring| fabric.ring(*ring).try_clone()).collect::<Result<_, _>>()?;
         let member = Member::open(rings, fabric.bell(place.group), place.member, WaitMode::Block, stop.interrupt())?;
-        let member = if policies.is_copied() { member.with_copies() } else { member };
-        Ok(Inlet { member, counters: Arc::clone(counters), stop: Arc::clone(stop), max_message })
+        let is_copied = policies.is_copied();
+        let member = if is_copied { member.with_copies() } else { member };
+        Ok(Inlet { member, counters: Arc::clone(counters), stop: Arc::clone(stop), max_message, is_copied })
     }
 
     /// The longest message of its topic, in bytes.
@@ -63,8 +67,8 @@ impl Inlet {
     }
 
     /// Calls `on_message` with each message, until the topic has ended or the sink must stop. Calls `start`
-    /// after each batch. While the work on a batch lasts, the next ones are read, up to `most` batches in work.
-    /// Calls `finish` to wait for the work on the oldest of them, and then acknowledges that one.
+    /// after each batch. Messages that wait then are read while the work on the batch lasts, up to `most` batches in
+    /// work. Calls `finish` to wait for the work on the oldest of them, and then acknowledges that one.
     ///
     /// # Errors
     ///
@@ -77,6 +81,7 @@ impl Inlet {
         mut start: impl FnMut(&mut S) -> Result<()>,
         mut finish: impl FnMut(&mut S) -> Result<()>,
     ) -> Result<()> {
+        let most = if self.is_copied { 1 } else { most };
         let mut in_work: VecDeque<Batch> = VecDeque::new();
         loop {
             let claim = match in_work.len() {
@@ -92,16 +97,21 @@ impl Inlet {
                         batch.bytes += message.len() as u64;
                     }
                     start(state)?;
-                    claim.ack_later();
-                    in_work.push_back(batch);
+                    if most == 1 {
+                        finish(state)?;
+                        claim.ack();
+                        batch.count(&self.counters);
+                    } else {
+                        claim.ack_later();
+                        in_work.push_back(batch);
+                    }
                 }
                 Err(error @ ClaimError::Violation { .. }) => tracing::error!("a producer broke its ring: {error}"),
                 Ok(None) | Err(_) => {
                     let Some(batch) = in_work.pop_front() else { return Ok(()) };
                     finish(state)?;
                     self.member.ack_oldest();
-                    self.counters.add(Counter::ReceivedMessages, batch.messages);
-                    self.counters.add(Counter::ReceivedBytes, batch.bytes);
+                    batch.count(&self.counters);
                 }
             }
         }
@@ -113,4 +123,12 @@ struct Batch {
     messages: u64,
     /// The bytes of all messages.
     bytes: u64,
+}
+
+impl Batch {
+    /// Counts it as received.
+    fn count(&self, counters: &Counters) {
+        counters.add(Counter::ReceivedMessages, self.messages);
+        counters.add(Counter::ReceivedBytes, self.bytes);
+    }
 }

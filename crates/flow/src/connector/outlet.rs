@@ -212,7 +212,7 @@ impl Outlet {
     }
 
     /// Sends messages to its first topic, which one queue reads, as far as there is space. Does not block.
-    /// Returns how many it has sent. If it is none, [`try_send`](Self::try_send) says why.
+    /// Returns how many it has sent. If it returns 0, [`try_send`](Self::try_send) says why.
     ///
     /// # Errors
     ///

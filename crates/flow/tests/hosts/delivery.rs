@@ -17,6 +17,7 @@ tests![
     another_program_sees_a_batch_as_one_message,
     a_malformed_batch_is_dropped_and_counted_at_most_once,
     a_malformed_batch_is_a_dead_letter_at_least_once,
+    a_consumer_that_is_ahead_of_its_stream_is_made_anew,
 ];
 
 /// Settings of a topic: each message is one of the server, or several are.
@@ -305,4 +306,28 @@ fn malformed() -> String {
     let headers = "NATS/1.0\r\nEstafette-Batch: 2\r\n\r\n";
     let payload = "\x01\0\0\0a\x02\0\0\0b";
     format!("HPUB t.raw {} {}\r\n{headers}{payload}\r\n", headers.len(), headers.len() + payload.len())
+}
+
+/// As after a server was killed that had forgotten how far an empty stream was.
+fn a_consumer_that_is_ahead_of_its_stream_is_made_anew() {
+    let Some(server) = Server::start(JETSTREAM) else { return };
+    let mut client = Client::connect(server.port());
+    let stream = r#"{"name":"t_raw","subjects":["t.raw"],"retention":"interest","storage":"file"}"#;
+    client.request("$JS.API.STREAM.CREATE.t_raw", stream);
+    let consumer = r#"{"stream_name":"t_raw","config":{"durable_name":"all","ack_policy":"explicit","max_ack_pending":77,
+                       "deliver_policy":"by_start_sequence","opt_start_seq":1000}}"#;
+    client.request("$JS.API.CONSUMER.DURABLE.CREATE.t_raw.all", consumer);
+    let ground = Ground::new(&from_file(", delivery: at-least-once"), &server);
+    ground.write("in.txt", numbers(100));
+    ground.run("edge").finished();
+    let center = ground.run("center");
+    ground.until_all("out.txt", numbers(100));
+    center.end();
+    assert_eq!(ground.lines("out.txt"), numbers(100).collect::<Vec<_>>());
+    let info = client.request("$JS.API.CONSUMER.INFO.t_raw.all", "");
+    let info = String::from_utf8(info.payload).unwrap();
+    assert!(info.contains(r#""max_ack_pending":77"#), "it keeps its settings: {info}");
+    let names = client.request("$JS.API.CONSUMER.NAMES.t_raw", "");
+    let names = String::from_utf8(names.payload).unwrap();
+    assert!(names.contains(r#""consumers":["all"]"#), "no other is left: {names}");
 }

@@ -292,7 +292,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_position_is_found_again_from_a_later_one(position: u64, ahead in 0u64..1 << 33, slot in 0usize..129) {
+        fn a_position_is_found_again_from_a_later_one(position: u64, ahead in 0u64..1 << 33, slot in 0usize..255) {
             let (position, ahead) = (position / 16 * 8, ahead / 8 * 8);
             let next = Next::new(position, slot);
             prop_assert_eq!(next.units_to(position + ahead) * 8, ahead);

@@ -7,6 +7,8 @@ use crate::sync::{AtomicU32, AtomicU64, Doorbell};
 /// The slots of the maximum number of members, and one for the producer, which uses it to discard.
 #[cfg_attr(loom, allow(dead_code))]
 pub(super) const MAX_SLOTS: usize = MAX_MEMBERS * SLOTS_PER_MEMBER + 1;
+// The claim word has eight bits for a slot or none.
+const _: () = assert!(MAX_SLOTS <= u8::MAX as usize);
 
 /// Each part has two cache lines of its own, since processors prefetch lines in pairs.
 #[derive(Debug)]

@@ -196,7 +196,8 @@ impl Member {
 
     /// Claims messages as [`claim`](Self::claim) does, but does not wait. It ignores the interrupt.
     ///
-    /// While two claims are to be [acknowledged later](Claim::ack_later), there is nothing to claim.
+    /// While two claims are to be [acknowledged later](Claim::ack_later), there is nothing to claim. While others
+    /// work on what an earlier member with this index left, that may be so with one.
     ///
     /// # Errors
     ///

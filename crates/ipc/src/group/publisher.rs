@@ -209,8 +209,8 @@ impl Publisher {
     ///
     /// # Errors
     ///
-    /// All of [`PublishError`] except `Full` and `Interrupted`. The messages before the one that failed are
-    /// published.
+    /// All of [`PublishError`] except `Full` and `Interrupted`, if the first message fails. If a later one does,
+    /// those before it are published, and the next call returns the error.
     pub fn try_send_batch<'a>(&mut self, messages: impl IntoIterator<Item = &'a [u8]>) -> Result<usize, PublishError> {
         let mut batch = Batch::default();
         let mut added = Ok(true);
@@ -222,7 +222,7 @@ impl Publisher {
         }
         let sent = batch.messages as usize;
         self.publish(batch);
-        added.map(|_| sent)
+        if sent > 0 { Ok(sent) } else { added.map(|_| 0) }
     }
 
     fn add(&mut self, message: &[u8], batch: &mut Batch) -> Result<(), PublishError> {

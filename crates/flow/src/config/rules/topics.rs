@@ -94,7 +94,7 @@ fn delivery(topic: &TopicDraft, found: &mut Problems) {
     }
 }
 
-/// Only messages to a server travel in batches.
+/// `batch` is only for topics on a server.
 fn batch(topic: &TopicDraft, found: &mut Problems) {
     if topic.draft.has("batch") && topic.draft.item.transport == Transport::Local {
         let help = "add `transport: nats`, or remove `batch`: rings need none";

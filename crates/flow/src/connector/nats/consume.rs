@@ -65,7 +65,7 @@ impl Consumer {
         barrier: Barrier,
     ) -> Consumer {
         let link = Arc::new(link);
-        let usual_len = topic.max_message.max(1);
+        let usual_len = topic.max_message.max(topic.batch).max(1);
         let max_deliveries = outlet.has_dead_letters().then(|| i64::from(topic.max_deliver) + SPARE_DELIVERIES);
         let puller = Puller::new(Arc::clone(&link), nats, topic.clone(), queue);
         Consumer {
@@ -156,7 +156,7 @@ impl Consumer {
         }
         match Unpacked::new(message.headers.as_ref(), message.payload.clone()) {
             Ok(messages) if self.max_deliveries.is_none_or(|most| delivered <= most) => {
-                self.unacked.waiting.push_back(Waiting { id, messages });
+                self.unacked.waiting.push_back(Waiting { id, messages, is_begun: false });
             }
             Ok(messages) => {
                 tracing::warn!(topic = self.topic.topic, "a message was delivered too often, and is dead");
@@ -191,15 +191,19 @@ impl Consumer {
     /// were any.
     fn forward(&mut self) -> Result<bool> {
         let mut has_progress = self.forward_dead()?;
-        while let Some(Waiting { id, messages }) = self.unacked.waiting.front_mut() {
+        while let Some(Waiting { id, messages, is_begun }) = self.unacked.waiting.front_mut() {
             while let Some(message) = messages.first() {
-                match self.outlet.try_send(message)? {
-                    // If all readers have ended, the next turn notices it.
-                    Offered::Full | Offered::Closed => return Ok(has_progress),
-                    // Dropped: it is too long, and counted.
-                    Offered::Sent | Offered::Dropped => messages.remove_first(),
+                let sent = match self.outlet.try_send_batch(messages.iter())? {
+                    0 => match self.outlet.try_send(message)? {
+                        // If all readers have ended, the next turn notices it.
+                        Offered::Full | Offered::Closed => return Ok(has_progress),
+                        // Dropped: it is too long, and counted.
+                        Offered::Sent | Offered::Dropped => 1,
+                    },
+                    sent => sent,
                 };
-                has_progress = true;
+                (0..sent).for_each(|_| drop(messages.remove_first()));
+                (has_progress, *is_begun) = (true, true);
             }
             self.unacked.in_ring.push_back((*id, self.own.positions().tail));
             self.unacked.waiting.pop_front();

@@ -40,8 +40,8 @@ impl Io {
         self.handle.block_on(future)
     }
 
-    /// Runs a future on the thread of the connections. Blocks until it has ended, and panics if it
-    /// does.
+    /// Runs a future on the thread of the connections. Blocks until it has ended. Panics if the future
+    /// panicked.
     ///
     /// # Errors
     ///
@@ -55,7 +55,7 @@ impl Io {
         self.handle.spawn(task)
     }
 
-    /// Blocks until a task has ended, and panics if it did.
+    /// Blocks until a task has ended. Panics if the task panicked.
     ///
     /// # Errors
     ///
@@ -151,16 +151,14 @@ impl Link {
     ///
     /// If it does not.
     pub(super) fn check_max_payload(&self, topic: &NatsTopic) -> Result<()> {
-        let longest = topic.max_message.max(topic.batch) + Topic::NATS_HEADERS;
+        let longest = topic.max_message + Topic::NATS_HEADERS;
         let allowed = self.client.max_payload();
-        let (what, key) =
-            if topic.batch > topic.max_message { ("batches", "batch") } else { ("messages", "max_message") };
         ensure!(
             !self.is_up() || longest <= allowed,
-            "the NATS server accepts {allowed} bytes, headers included, and the topic `{}` {what} of {}; set its \
-             `{key}` to {} or less, or the server's `max_payload` to {longest} or more",
+            "the NATS server accepts {allowed} bytes, headers included, and the topic `{}` messages of {}; set its \
+             `max_message` to {} or less, or the server's `max_payload` to {longest} or more",
             topic.topic,
-            topic.max_message.max(topic.batch),
+            topic.max_message,
             allowed.saturating_sub(Topic::NATS_HEADERS),
         );
         Ok(())

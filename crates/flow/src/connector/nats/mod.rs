@@ -16,6 +16,7 @@
 //! | `probe.rs` | what the server lacks |
 //! | `setup.rs` | streams and their consumers |
 //! | `publish.rs` | the sink |
+//! | `pack.rs` | several messages in one |
 //! | `store.rs` | how the sink publishes to a stream, in order |
 //! | `subscribe.rs` | the source of a topic that is delivered at most once |
 //! | `consume.rs` | the source of a topic that is delivered at least once |

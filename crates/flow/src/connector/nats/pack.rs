@@ -1,7 +1,7 @@
 //! Several messages of a topic in one message of the server, if the topic has a `batch`.
 //!
-//! The payload has each message behind its length: four bytes, the lowest first. The header
-//! [`COUNT`] has their number. A message that is sent alone has neither.
+//! The payload has each message after its length, a 32-bit unsigned integer, little-endian. The header
+//! [`COUNT`] has the number of messages. A message that is sent alone has neither.
 
 use async_nats::HeaderMap;
 use bytes::{Buf, Bytes, BytesMut};
@@ -15,9 +15,8 @@ const LENGTH: usize = size_of::<u32>();
 const BLOCK: usize = 256 << 10;
 
 /// Makes payloads of messages.
+#[derive(Default)]
 pub(super) struct Packer {
-    /// The most bytes of a payload with several messages.
-    limit: usize,
     /// The next payload, and space for those after it.
     block: BytesMut,
     /// How many messages are in it.
@@ -32,14 +31,11 @@ pub(super) struct Packed {
 }
 
 impl Packer {
-    pub(super) fn new(limit: usize) -> Packer {
-        Packer { limit, block: BytesMut::new(), count: 0 }
-    }
-
-    /// Adds a message. Returns the payload before it, if that is complete.
-    pub(super) fn add(&mut self, message: &[u8]) -> Option<Packed> {
+    /// Adds a message. Returns the payload before it, if that is complete. A payload with several messages has
+    /// at most `limit` bytes.
+    pub(super) fn add(&mut self, message: &[u8], limit: usize) -> Option<Packed> {
         let len = LENGTH + message.len();
-        let complete = if self.block.len() + len > self.limit { self.take() } else { None };
+        let complete = if self.block.len() + len > limit { self.take() } else { None };
         if self.block.capacity() - self.block.len() < len {
             let mut block = BytesMut::with_capacity(BLOCK.max(self.block.len() + len));
             block.extend_from_slice(&self.block);
@@ -111,6 +107,21 @@ impl Unpacked {
         Unpacked::One(Some(payload))
     }
 
+    /// All messages.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let (one, several) = match self {
+            Unpacked::One(message) => (message.as_deref(), &[][..]),
+            Unpacked::Several(messages) => (None, &messages[..]),
+        };
+        let mut rest = several;
+        one.into_iter().chain(std::iter::from_fn(move || {
+            let (length, behind) = rest.split_first_chunk()?;
+            let (message, next) = behind.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+            rest = next;
+            Some(message)
+        }))
+    }
+
     /// The first message.
     pub(super) fn first(&self) -> Option<&[u8]> {
         match self {
@@ -150,8 +161,8 @@ mod tests {
 
     /// Packs messages with this limit.
     fn packed(limit: usize, messages: &[Vec<u8>]) -> Vec<Packed> {
-        let mut packer = Packer::new(limit);
-        let mut packed: Vec<_> = messages.iter().filter_map(|message| packer.add(message)).collect();
+        let mut packer = Packer::default();
+        let mut packed: Vec<_> = messages.iter().filter_map(|message| packer.add(message, limit)).collect();
         packed.extend(packer.take());
         assert!(packer.take().is_none());
         packed
@@ -160,12 +171,14 @@ mod tests {
     fn unpacked(Packed { count, payload }: Packed) -> Vec<Vec<u8>> {
         let headers = (count > 1).then(|| headers(&count.to_string()));
         let mut messages = Unpacked::new(headers.as_ref(), payload).unwrap();
+        let listed: Vec<_> = messages.iter().map(<[u8]>::to_vec).collect();
         let mut all = Vec::new();
         while let Some(first) = messages.first().map(<[u8]>::to_vec) {
             assert_eq!(messages.remove_first().as_deref(), Some(&*first));
             all.push(first);
         }
         assert_eq!(messages.remove_first(), None);
+        assert_eq!(all, listed);
         all
     }
 

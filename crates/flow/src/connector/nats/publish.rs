@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use async_nats::header::NATS_MESSAGE_ID;
-use async_nats::{HeaderMap, Subject};
+use async_nats::{Client, HeaderMap, Subject};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
@@ -20,17 +20,18 @@ use super::link::{Io, Link, Signal};
 use super::pack::{self, Packed, Packer};
 use super::store::{Batches, StreamPublisher};
 use super::timing::delay;
-use crate::config::{Delivery, Nats, NatsTopic};
+use crate::config::{Delivery, Nats, NatsTopic, Topic};
 
-/// How many batches are taken and not acknowledged: one that is published, and one that waits for that.
+/// How many batches are taken and not acknowledged.
 pub(super) const MAX_BATCHES: usize = 2;
 
 /// Publishes messages.
 pub(super) struct Sender {
     io: Arc<Io>,
     target: Target,
+    client: Client,
     /// The most bytes of messages that are sent as one.
-    pack_limit: usize,
+    batch: usize,
 }
 
 /// How messages are published.
@@ -46,6 +47,9 @@ struct BatchMaker {
     /// The messages of the next batch.
     batch: Vec<Outgoing>,
     packer: Packer,
+    /// The setting of the topic.
+    limit: usize,
+    client: Client,
     /// To the task that publishes.
     to_publish: mpsc::Sender<Vec<Outgoing>>,
     /// From it: a batch is published.
@@ -102,13 +106,13 @@ impl Sender {
         let producer = format!("{host}-{}-{:x}", std::process::id(), started.as_micros());
         let delivery = topic.delivery;
         let subject = Subject::from(topic.subject.as_str());
-        let (io, pack_limit) = (link.io(), topic.batch);
+        let (io, client, batch) = (link.io(), link.client.clone(), topic.batch);
         let destination = Destination { link, topic, subject, producer, stop };
         let target = match delivery {
             Delivery::AtLeastOnce => Target::Stream(Box::new(StreamPublisher::new(destination, nats))),
             Delivery::AtMostOnce => Target::Subject(Box::new(SubjectPublisher { destination, refusals: 0 })),
         };
-        Sender { io, target, pack_limit }
+        Sender { io, target, client, batch }
     }
 
     /// Publishes until the topic has ended or the sink must stop. Blocks.
@@ -120,8 +124,7 @@ impl Sender {
         let (to_publish, batches) = mpsc::channel(MAX_BATCHES);
         let (report, published) = mpsc::channel(MAX_BATCHES);
         let task = self.io.spawn(self.target.publish_all(batches, report));
-        let mut maker =
-            BatchMaker { next: 1, batch: Vec::new(), packer: Packer::new(self.pack_limit), to_publish, published };
+        let mut maker = BatchMaker::new(self.batch, self.client, to_publish, published);
         let result =
             inlet.for_each_ahead(MAX_BATCHES, &mut maker, BatchMaker::add, BatchMaker::start, BatchMaker::finish);
         drop(maker);
@@ -131,10 +134,24 @@ impl Sender {
 }
 
 impl BatchMaker {
+    fn new(
+        limit: usize,
+        client: Client,
+        to_publish: mpsc::Sender<Vec<Outgoing>>,
+        published: mpsc::Receiver<()>,
+    ) -> BatchMaker {
+        BatchMaker { next: 1, batch: Vec::new(), packer: Packer::default(), limit, client, to_publish, published }
+    }
+
     fn add(&mut self, message: &[u8]) -> Result<()> {
-        let complete = self.packer.add(message);
+        let complete = self.packer.add(message, self.limit());
         self.push(complete);
         Ok(())
+    }
+
+    /// The most bytes of messages that are sent as one. The server may have changed.
+    fn limit(&self) -> usize {
+        self.limit.min(self.client.max_payload().saturating_sub(Topic::NATS_HEADERS))
     }
 
     fn push(&mut self, packed: Option<Packed>) {

@@ -1,11 +1,11 @@
 //! Streams and consumers: used if they exist, created with the limits of the pipeline's file if
-//! not, and never deleted.
+//! not, and never deleted. One exception: a consumer that would skip messages is made anew.
 
 use std::error::Error;
 use std::time::Duration;
 
 use anyhow::bail;
-use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
+use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, FromConsumer, PullConsumer, pull};
 use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamErrorKind, RequestError, RequestErrorKind};
 use async_nats::jetstream::stream::{self, Config, DiscardPolicy, RetentionPolicy, StorageType, Stream};
 use async_nats::jetstream::{self, ErrorCode};
@@ -17,6 +17,8 @@ use crate::config::{Nats, NatsTopic};
 
 /// The most messages of a queue that all hosts together have taken and not acknowledged.
 const MAX_ACK_PENDING: i64 = 16_384;
+/// After how long the server deletes a consumer that nobody uses, and that keeps messages while another is made anew.
+const KEEPER: Duration = Duration::from_secs(60);
 /// How long the server recognises a message that is published again. Its own default.
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
 
@@ -56,13 +58,19 @@ pub(super) async fn prepare_at_start(link: &Link, nats: &Nats, topic: &NatsTopic
 }
 
 /// Creates the stream of a topic and the consumers of all its queues, unless they exist. The
-/// consumers of other hosts too: the stream keeps a message for the consumers it has.
+/// consumers of other hosts too: the stream keeps a message for the consumers it has. Consumers that would skip
+/// messages are made anew.
 pub(super) async fn prepare(link: &Link, nats: &Nats, topic: &NatsTopic) -> Result<(), SetupError> {
     let _ = link.take_refused();
     check_version(link)?;
-    let stream = find_stream(link, nats, topic).await?;
+    let mut stream = find_stream(link, nats, topic).await?;
     for queue in &topic.queues {
-        consumer(link, &stream, nats, topic, queue).await?;
+        let consumer = consumer(link, &stream, nats, topic, queue).await?;
+        // Asked after the consumer, which may have made progress since the stream was found.
+        let last = stream.info().await.map_err(|error| unanswered(link, &error))?.state.last_sequence;
+        if is_ahead(consumer.cached_info(), last) {
+            renew(link, &stream, topic, queue, consumer.cached_info()).await?;
+        }
     }
     Ok(())
 }
@@ -181,7 +189,7 @@ pub(super) async fn consumer(
     nats: &Nats,
     topic: &NatsTopic,
     queue: &str,
-) -> Result<jetstream::consumer::PullConsumer, SetupError> {
+) -> Result<PullConsumer, SetupError> {
     let config = pull::Config {
         durable_name: Some(queue.to_owned()),
         deliver_policy: DeliverPolicy::All,
@@ -214,10 +222,63 @@ pub(super) async fn consumer_of(
     nats: &Nats,
     topic: &NatsTopic,
     queue: &str,
-) -> Result<jetstream::consumer::PullConsumer, SetupError> {
+) -> Result<PullConsumer, SetupError> {
     prepare(link, nats, topic).await?;
     let stream = find_stream(link, nats, topic).await?;
     consumer(link, &stream, nats, topic, queue).await
+}
+
+/// Whether a consumer is ahead of the last message of its stream. A server that was killed may have forgotten how far an empty
+/// stream was. It numbers the next messages from 1, and the consumer would skip them.
+fn is_ahead(consumer: &jetstream::consumer::Info, last: u64) -> bool {
+    consumer.ack_floor.stream_sequence.max(consumer.delivered.stream_sequence) > last
+}
+
+/// Makes such a consumer anew, with its settings.
+async fn renew(
+    link: &Link,
+    stream: &Stream,
+    topic: &NatsTopic,
+    queue: &str,
+    old: &jetstream::consumer::Info,
+) -> Result<(), SetupError> {
+    tracing::warn!(
+        stream = topic.stream,
+        consumer = queue,
+        "the NATS server has forgotten how far the stream was, so its consumer is made anew; messages may arrive twice"
+    );
+    replace(stream, topic, queue, old).await.map_err(|error| {
+        let text = format!("the consumer `{queue}` of the stream `{}` cannot be made anew: {error:#}", topic.stream);
+        match link.take_refused() {
+            Some(refused) => SetupError::Refused(format!("{text}; the server refuses: {refused}")),
+            None => SetupError::Unreachable(text),
+        }
+    })
+}
+
+/// Replaces a consumer by one that gets all messages of the stream. In between, another one keeps them there.
+async fn replace(
+    stream: &Stream,
+    topic: &NatsTopic,
+    queue: &str,
+    old: &jetstream::consumer::Info,
+) -> anyhow::Result<()> {
+    let settings =
+        pull::Config::try_from_consumer_config(old.config.clone()).map_err(|error| anyhow::anyhow!(error))?;
+    let keeper = pull::Config {
+        deliver_policy: DeliverPolicy::All,
+        ack_policy: AckPolicy::Explicit,
+        filter_subject: topic.subject.clone(),
+        inactive_threshold: KEEPER,
+        ..pull::Config::default()
+    };
+    let keeper = stream.create_consumer(keeper).await?;
+    stream.delete_consumer(queue).await?;
+    let settings = pull::Config { deliver_policy: DeliverPolicy::All, ..settings };
+    stream.get_or_create_consumer(queue, settings).await?;
+    // Otherwise the server deletes it later.
+    let _ = stream.delete_consumer(&keeper.cached_info().name).await;
+    Ok(())
 }
 
 fn refused(stream: &str, refusal: &jetstream::Error) -> SetupError {

@@ -4,8 +4,8 @@
 //! than two batches are taken until then, so the ring fills and the sender waits. What the stream has not
 //! stored is published again, under the same number, which the server recognises.
 //!
-//! Messages are published without waiting for each other. Each whose predecessor is not yet stored names
-//! that (`Nats-Expected-Last-Msg-Id`), and the stream stores it only directly after that one. So if a message is
+//! Messages are published without waiting for each other. A message names the one before it, unless that one is
+//! known to be stored (`Nats-Expected-Last-Msg-Id`). The stream stores it only directly after that one. So if a message is
 //! refused, all that were published after it are refused too, and the order is kept: when the stream is
 //! full for a moment, and when a connection is lost. A message of another producer in between also ends
 //! the chain. The first message that was refused begins the next one.

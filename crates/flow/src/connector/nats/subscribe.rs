@@ -1,7 +1,7 @@
 //! The source of a topic that is delivered at most once: a subscription in the queue's group.
 //!
-//! It is a task of the thread that reads the connections. What arrives goes to the ring of the queue at
-//! once. While the ring is full, messages wait in a buffer, so that a slow reader does not slow the
+//! It is a task of the thread that reads the connections. What has arrived goes to the ring of the queue
+//! together. While the ring is full, messages wait in a buffer, so that a slow reader does not slow the
 //! connection down. The buffer is bounded by messages and by bytes. What does not fit is lost, and
 //! counted.
 
@@ -91,6 +91,9 @@ impl Source {
                 last_arrival = Instant::now();
             }
             let forwarded = self.forward()?;
+            if forwarded != Forwarded::All {
+                self.buffer.own();
+            }
             self.count_losses();
             if self.reported_at.elapsed() >= REPORT_INTERVAL {
                 self.report_losses();
@@ -157,7 +160,7 @@ impl Source {
             }
         };
         while let Some(message) = messages.remove_first() {
-            if self.buffer.is_full() {
+            if !self.buffer.has_space_for(&message) {
                 self.forward()?;
             }
             if !self.buffer.add(message) {
@@ -213,6 +216,8 @@ impl Source {
 #[derive(Default)]
 struct Buffer {
     messages: VecDeque<Bytes>,
+    /// How many of the first ones are copies.
+    owned: usize,
     /// The bytes of all of them, with what they occupy beside.
     bytes: usize,
 }
@@ -222,20 +227,29 @@ impl Buffer {
         self.messages.is_empty()
     }
 
+    fn has_space_for(&self, message: &[u8]) -> bool {
+        let bytes = self.bytes + message.len() + OVERHEAD;
+        self.is_empty() || (self.messages.len() < BUFFER.0 && bytes <= BUFFER.1)
+    }
+
     /// Adds a message. Returns `false` if it does not fit.
     #[must_use]
     fn add(&mut self, message: Bytes) -> bool {
-        let bytes = self.bytes + message.len() + OVERHEAD;
-        let fits = self.is_empty() || (self.messages.len() < BUFFER.0 && bytes <= BUFFER.1);
+        let fits = self.has_space_for(&message);
         if fits {
-            self.bytes = bytes;
+            self.bytes += message.len() + OVERHEAD;
             self.messages.push_back(message);
         }
         fits
     }
 
-    fn is_full(&self) -> bool {
-        self.messages.len() >= BUFFER.0 || self.bytes >= BUFFER.1
+    /// Copies messages that are parts of a larger one, or of what was read from the connection at once. Otherwise
+    /// each would keep all of that in memory.
+    fn own(&mut self) {
+        for message in self.messages.iter_mut().skip(self.owned) {
+            *message = Bytes::copy_from_slice(message);
+        }
+        self.owned = self.messages.len();
     }
 
     fn first(&self) -> Option<&Bytes> {
@@ -244,6 +258,7 @@ impl Buffer {
 
     /// Removes the first messages.
     fn remove(&mut self, messages: usize) {
+        self.owned = self.owned.saturating_sub(messages);
         self.bytes -= self.messages.drain(..messages).map(|message| message.len() + OVERHEAD).sum::<usize>();
     }
 }

@@ -31,7 +31,7 @@ pub(super) struct Unacked {
     pub(super) in_ring: VecDeque<(MessageId, u64)>,
     /// Processed by their readers, since a moment.
     pub(super) settling: VecDeque<(Vec<MessageId>, Moment)>,
-    /// Settled, and not acknowledged yet. In order: from the middle, a server removes messages less easily.
+    /// Settled, and not acknowledged yet. In the order of the stream, which a server removes most easily.
     pub(super) settled: VecDeque<MessageId>,
 }
 
@@ -57,7 +57,8 @@ impl Unacked {
     /// Takes out messages that no reader has processed: those that are in no ring, and
     /// those in the ring of the queue too if it has no readers any more.
     pub(super) fn take_unprocessed(&mut self, has_readers: bool) -> Vec<MessageId> {
-        let waiting = self.waiting.drain(..).map(|it| it.id);
+        let is_begun = has_readers && self.waiting.front().is_some_and(|first| first.is_begun);
+        let waiting = self.waiting.drain(usize::from(is_begun)..).map(|it| it.id);
         let mut ids: Vec<_> = waiting.chain(self.dead.drain(..).map(|it| it.id)).collect();
         if !has_readers {
             ids.extend(self.in_ring.drain(..).map(|(id, _)| id));
@@ -94,6 +95,8 @@ pub(super) struct Waiting {
     pub(super) id: MessageId,
     /// Those that are not yet in the ring.
     pub(super) messages: Unpacked,
+    /// Whether the ring has some already.
+    pub(super) is_begun: bool,
 }
 
 /// A message that was delivered too often.
