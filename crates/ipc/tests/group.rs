@@ -114,8 +114,7 @@ fn a_batch_is_sent_as_far_as_there_is_space() {
     let group = Group::new(1, 4096, 1);
     let (mut publisher, mut member) = (group.publisher(0), group.member(0));
     let messages: Vec<_> = (0..6).map(|number| [number; 1000]).collect();
-    let mut rest = messages.iter().map(|message| &message[..]);
-    assert_eq!(publisher.try_send_batch(&mut rest), Ok(4));
+    assert_eq!(publisher.try_send_batch(messages.iter().map(|message| &message[..])), Ok(4));
     assert_eq!(publisher.try_send_batch(messages[4..].iter().map(|message| &message[..])), Ok(0));
     assert_eq!(numbers(&take(&mut member, ALL).unwrap()), [0, 1, 2, 3]);
     let too_long = [0; 5000];
@@ -123,8 +122,9 @@ fn a_batch_is_sent_as_far_as_there_is_space() {
     assert!(publisher.try_send_batch([&too_long[..]]).is_err());
     assert_eq!(numbers(&take(&mut member, ALL).unwrap()), [4]);
     assert_eq!(publisher.try_send_batch([]), Ok(0));
+    assert_eq!(publisher.try_send_batch(messages.iter().map(|message| &message[..])), Ok(4));
     group.control(0).close();
-    assert_eq!(publisher.send_batch([&messages[5][..]]), Err(PublishError::Closed));
+    assert_eq!(publisher.try_send_batch([&messages[5][..]]), Err(PublishError::Closed));
 }
 
 #[test]

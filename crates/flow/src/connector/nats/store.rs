@@ -199,7 +199,7 @@ pub(super) type Batches = mpsc::Receiver<Vec<Outgoing>>;
 /// The messages that are not stored yet.
 struct Backlog {
     batches: Batches,
-    /// Told of each batch that is stored.
+    /// Gets an item for each batch that is stored.
     report: mpsc::Sender<()>,
     messages: VecDeque<Outgoing>,
     /// How many messages each batch has left.
