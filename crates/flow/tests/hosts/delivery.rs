@@ -258,7 +258,7 @@ fn another_program_sees_a_batch_as_one_message() {
     server.until_subscribed("t.raw", 1);
     ground.run("edge").finished();
     let first = client.next();
-    assert_eq!(first.payload, b"\x06\0\0\0000000\x06\0\0\0000001");
+    assert_eq!(first.payload, b"\x06\x00\x00\x00000000\x06\x00\x00\x00000001");
     assert!(first.headers.contains(":1\r\n") && first.headers.contains("Estafette-Batch: 2\r\n"), "{}", first.headers);
     let second = client.next();
     assert_eq!(second.payload, b"000002");
