@@ -17,6 +17,8 @@ use crate::config::{Nats, NatsTopic};
 
 /// The most messages of a queue that all hosts together have taken and not acknowledged.
 const MAX_ACK_PENDING: i64 = 16_384;
+/// How long a stream may be behind its consumers without a fault.
+const BEHIND: Duration = Duration::from_millis(500);
 /// After how long the server deletes a consumer that nobody uses, and that keeps messages while another is made anew.
 const KEEPER: Duration = Duration::from_secs(60);
 /// How long the server recognises a message that is published again. Its own default.
@@ -66,9 +68,7 @@ pub(super) async fn prepare(link: &Link, nats: &Nats, topic: &NatsTopic) -> Resu
     let mut stream = find_stream(link, nats, topic).await?;
     for queue in &topic.queues {
         let consumer = consumer(link, &stream, nats, topic, queue).await?;
-        // Asked after the consumer, which may have made progress since the stream was found.
-        let last = stream.info().await.map_err(|error| unanswered(link, &error))?.state.last_sequence;
-        if is_ahead(consumer.cached_info(), last) {
+        if is_ahead(link, consumer.cached_info(), &mut stream).await? {
             renew(link, &stream, topic, queue, consumer.cached_info()).await?;
         }
     }
@@ -228,10 +228,23 @@ pub(super) async fn consumer_of(
     consumer(link, &stream, nats, topic, queue).await
 }
 
-/// Whether a consumer is ahead of the last message of its stream. A server that was killed may have forgotten how far an empty
-/// stream was. It numbers the next messages from 1, and the consumer would skip them.
-fn is_ahead(consumer: &jetstream::consumer::Info, last: u64) -> bool {
-    consumer.ack_floor.stream_sequence.max(consumer.delivered.stream_sequence) > last
+/// Whether a consumer is ahead of the last message of its stream. A server that was killed may have forgotten how far an
+/// empty stream was. It numbers the next messages from 1, and the consumer would skip them.
+///
+/// Asks twice: in a cluster, the stream may be behind for a moment when another server begins to lead it.
+async fn is_ahead(link: &Link, consumer: &jetstream::consumer::Info, stream: &mut Stream) -> Result<bool, SetupError> {
+    let furthest = consumer.ack_floor.stream_sequence.max(consumer.delivered.stream_sequence);
+    for pause in [None, Some(BEHIND)] {
+        if let Some(pause) = pause {
+            tokio::time::sleep(pause).await;
+        }
+        // Asked after the consumer, which may have made progress since the stream was found.
+        let last = stream.info().await.map_err(|error| unanswered(link, &error))?.state.last_sequence;
+        if furthest <= last {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Makes such a consumer anew, with its settings.
