@@ -8,12 +8,12 @@ use estafette_ipc::WaitMode;
 use estafette_ipc::group::{ClaimError, Member};
 
 use super::outlet::Stop;
-use crate::config::{End, Pipeline, Topology};
+use crate::config::{End, Pipeline, Topic, Topology};
 use crate::counters::{Counter, Counters};
 use crate::supervisor::Fabric;
 
 /// The most bytes and messages of a batch.
-const MAX_BATCH: (usize, usize) = (256 << 10, 4096);
+const MAX_BATCH: (usize, usize) = (Topic::MAX_NATS_BATCH, 4096);
 
 /// The topic that a sink reads.
 pub(super) struct Inlet {
@@ -21,8 +21,8 @@ pub(super) struct Inlet {
     counters: Arc<Counters>,
     stop: Arc<Stop>,
     max_message: usize,
-    /// Whether messages are copied out of the ring when they are claimed. What is not acknowledged is counted as
-    /// lost then, for one claim only.
+    /// Whether messages are copied out of the ring when they are claimed. Then only one batch is in work: if the
+    /// sink ends, one claim that is not acknowledged is counted as lost.
     is_copied: bool,
 }
 

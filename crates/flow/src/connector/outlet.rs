@@ -224,14 +224,19 @@ impl Outlet {
         if output.overflow != control::Overflow::Block {
             return Ok(0);
         }
-        let mut sizes = Vec::new();
-        let fitting = messages.take_while(|message| message.len() <= output.max_message);
-        let sent = match queue.try_send_batch(fitting.inspect(|message| sizes.push(message.len() as u64))) {
+        let (mut tried, mut bytes, mut last) = (0, 0, 0);
+        let fitting = messages.take_while(|message| message.len() <= output.max_message).inspect(|message| {
+            last = message.len() as u64;
+            (tried, bytes) = (tried + 1, bytes + last);
+        });
+        let sent = match queue.try_send_batch(fitting) {
             Err(PublishError::Closed) => 0,
             sent => sent.map_err(SendError::from)?,
         };
+        // It stops at the first message that is not sent.
+        let bytes = if tried > sent { bytes - last } else { bytes };
         self.counters.add(Counter::SentMessages, sent as u64);
-        self.counters.add(Counter::SentBytes, sizes[..sent].iter().sum());
+        self.counters.add(Counter::SentBytes, bytes);
         Ok(sent)
     }
 

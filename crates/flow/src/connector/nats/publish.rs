@@ -128,7 +128,7 @@ impl Sender {
         let result =
             inlet.for_each_ahead(MAX_BATCHES, &mut maker, BatchMaker::add, BatchMaker::start, BatchMaker::finish);
         drop(maker);
-        // Why the task has ended tells more than that it has.
+        // The task's error has the reason for an error of this thread.
         self.io.join(task).and(result)
     }
 }

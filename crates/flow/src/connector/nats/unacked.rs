@@ -31,7 +31,7 @@ pub(super) struct Unacked {
     pub(super) in_ring: VecDeque<(MessageId, u64)>,
     /// Processed by their readers, since a moment.
     pub(super) settling: VecDeque<(Vec<MessageId>, Moment)>,
-    /// Settled, and not acknowledged yet. In the order of the stream, which a server removes most easily.
+    /// Settled, and not acknowledged yet, in the order of the stream.
     pub(super) settled: VecDeque<MessageId>,
 }
 
