@@ -1,4 +1,5 @@
-//! A `nats-server` for one instance on a loopback port, and a connection to it.
+//! A `nats-server` for one instance at any free port of the address at which its children listen, and a connection
+//! to it.
 //!
 //! `async-nats` reads and writes in a background task, which continues while the program does other
 //! work. So the connection has a runtime with one worker on its party's core, like a program under
@@ -21,11 +22,10 @@ use crate::server::{self, CONFIG, Server};
 pub const SERVER: Server =
     Server { program: "nats-server", package: "nats-server", arguments: &["-c", CONFIG], asked: "--version" };
 
-/// Uses any free port, which the server writes to a file. `max_payload` is the longest message that
-/// the server accepts without a warning. `max_pending` is large enough for the messages in flight
-/// to a subscriber.
+/// The configuration, except for the host. Uses any free port, which the server writes to a file. `max_payload`
+/// is the longest message that the server accepts without a warning. `max_pending` is large enough for the
+/// messages in flight to a subscriber.
 const CONFIGURATION: &str = "\
-host: 127.0.0.1
 port: -1
 ports_file_dir: \".\"
 max_payload: 8388608
@@ -41,7 +41,8 @@ pub const MAX_MESSAGE: usize = 8 << 20;
 ///
 /// If the server cannot be started or does not accept connections in time, or a party has exited.
 pub fn serve(rendezvous: &mut Rendezvous) -> Result<Usage> {
-    SERVER.serve(CONFIGURATION, rendezvous, listens)
+    let configuration = format!("host: \"{}\"\n{CONFIGURATION}", rendezvous.address());
+    SERVER.serve(&configuration, rendezvous, listens)
 }
 
 /// Returns the server's address once it has written its ports file:

@@ -130,6 +130,11 @@ impl<B: Broker> Transport<Raw> for Brokered<B> {
 pub(super) struct Names<N>(Vec<N>);
 
 impl<N> Names<N> {
+    /// The name of an end that sends to one.
+    pub(super) fn one(name: N) -> Names<N> {
+        Names(vec![name])
+    }
+
     /// Returns the name for the next message.
     #[inline(always)]
     pub(super) fn of(&self, source: &Generator) -> &N {

@@ -48,6 +48,8 @@ mod mqtt;
 mod nanomsg;
 #[cfg(feature = "nats")]
 mod nats;
+#[cfg(feature = "nats")]
+mod nats_network;
 #[cfg(feature = "nng")]
 mod nng;
 #[cfg(feature = "nng")]
@@ -143,6 +145,8 @@ pub fn enrol_network_rows(registry: Registry) -> Registry {
     let registry = registry.enrol(bytes(nng::NETWORK));
     #[cfg(feature = "zenoh")]
     let registry = registry.enrol(bytes(zenoh::NETWORK));
+    #[cfg(feature = "nats")]
+    let registry = registry.enrol(bytes(nats_network::NatsNetwork));
     registry
 }
 
@@ -181,47 +185,4 @@ fn servers(registry: Registry) -> Registry {
     #[cfg(feature = "redis")]
     let registry = registry.enrol(bytes(redis::LIST)).enrol(bytes(redis::CHANNEL));
     registry
-}
-
-#[cfg(test)]
-mod tests {
-    use std::convert::identity;
-
-    use estafette_measure::Registry;
-    use estafette_measure::case::{Case, Cell, Load, Pattern, Payload, Place};
-    use estafette_measure::spec::{Runtime, Scope, Wait};
-
-    #[test]
-    fn the_effective_capacity_is_probed() {
-        let cell = |pattern| Cell {
-            scope: Scope::Process,
-            pattern,
-            payload: Payload::Bytes(4096),
-            producers: 1,
-            capacity: 1024,
-            runtime: Runtime::Thread,
-            wait: Wait::Block,
-            place: Place::Free,
-            load: Load::Saturated,
-        };
-        let registry = super::enrol(Registry::new(), identity);
-        let capacity = |name: &str| {
-            let case = Case { mechanism: name.to_owned(), cell: cell(Pattern::Stream) };
-            registry.get(name).unwrap().effective_capacity(&case)
-        };
-        assert_eq!(capacity("process/pipe"), Some(16), "64 KiB, as pipe(7) says");
-        assert_eq!(capacity("process/shm-mutex"), Some(1024));
-        assert!(capacity("process/unix-stream").is_some_and(|capacity| capacity > 0));
-        assert_eq!(capacity("process/reference-ring"), None);
-        assert!(capacity("process/unix-dgram").is_some_and(|capacity| capacity > 0));
-    }
-
-    #[test]
-    fn each_mechanism_says_how_often_the_kernel_copies_a_message() {
-        let registry = super::enrol(Registry::new(), identity);
-        for entry in registry.iter() {
-            let spec = entry.spec();
-            assert!(spec.scope != Scope::Process || spec.kernel_copies.is_some(), "{}", spec.name);
-        }
-    }
 }

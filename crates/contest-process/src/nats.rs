@@ -98,7 +98,7 @@ impl Tx for SendEnd {
 /// The receiving end.
 pub(super) struct RecvEnd {
     connection: Connection,
-    subscriber: Subscriber,
+    pub(super) subscriber: Subscriber,
 }
 
 impl Rx for RecvEnd {

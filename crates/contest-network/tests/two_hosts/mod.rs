@@ -115,6 +115,7 @@ pub(crate) fn play(entry: &dyn Entry, case: &Case, addresses: [IpAddr; 2], windo
     let mut hosts: Vec<Host> =
         entry.roles(case).into_iter().map(|role| Host::start(case, role, at(role), window)).collect();
     let (mut published, mut requests, mut ready, mut addressed) = (Vec::new(), Vec::new(), 0, false);
+    let mut has_notified = false;
     while hosts.iter().any(|host| host.report.is_none()) {
         for index in readable(&hosts, &what) {
             let (role, address) = (hosts[index].role, hosts[index].address);
@@ -138,6 +139,12 @@ pub(crate) fn play(entry: &dyn Entry, case: &Case, addresses: [IpAddr; 2], windo
                 ready = 0;
                 hosts.iter().for_each(|host| host.send(&ToChild::Go { start_ns: now_ns() + 1_000_000 }));
             }
+        }
+        // A server between the ends stops when these have reported.
+        let is_broker = |host: &&Host| host.role == Role::Broker;
+        if !has_notified && hosts.iter().all(|host| is_broker(&host) || host.report.is_some()) {
+            has_notified = true;
+            hosts.iter().filter(is_broker).for_each(|host| host.send(&ToChild::AllReported {}));
         }
         requests.retain(|(index, name)| match published.iter().find(|publication| publication.name == *name) {
             Some(publication) => {
