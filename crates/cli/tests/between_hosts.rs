@@ -12,6 +12,10 @@ use std::process::Command;
 use std::thread;
 
 use common::{Done, Ground, PROGRAM, Running, is_disturbed, undisturbed, wait_for};
+use estafette_measure::case::{Cell, Place};
+use estafette_measure::ranking::{Ranking, rank};
+use estafette_measure::record::Record;
+use estafette_measure::stats::Verdict;
 use namespaces::{Cable, Hosts};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
@@ -274,7 +278,7 @@ fn options_that_contradict_each_other_are_errors() {
         (&["bench", "net", "--peer-command=x"], "--to"),
         (&["bench", "net", "--to=tcp://box:1", "--peer-command=x"], "for --to ssh://"),
         (&["bench", "network/tcp", "--pattern=same-thread", "--to=tcp://box:1"], "not measured between hosts"),
-        (&["bench", "network/tcp", "--pattern=stream", "--load=10k/s", "--to=tcp://box:1"], "two hosts have two"),
+        (&["bench", "network/udp", "--pattern=stream", "--to=tcp://box:1"], "choose a rate with --load"),
         (&["peer"], "--listen"),
         (&["peer", "--stdio"], "--peer-address"),
     ] {
@@ -298,6 +302,49 @@ fn instances_between_hosts_are_measured_in_whole_windows() {
     assert!(record["instances"].as_array().unwrap().iter().all(|one| one["heat"].is_null()), "{record}");
     assert!(record.get("heats").is_none(), "{record}");
     peer.interrupt().exits(130);
+}
+
+/// A peer whose clock is ahead of this one's by more than an hour. `None` where there are no time namespaces, which is said
+/// aloud.
+fn peer_with_another_clock() -> Option<Peer> {
+    let unshare = ["unshare", "--time", "--monotonic", "5000"];
+    let tried = Command::new(unshare[0]).args(&unshare[1..]).arg("true").output();
+    if !tried.as_ref().is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: no time namespace: {tried:?}");
+        return None;
+    }
+    Some(Peer::of(Ground::new(), &[&unshare[..], &[PROGRAM, "peer", "--listen=127.0.0.1:0"]].concat()))
+}
+
+#[test]
+fn an_open_loop_is_timed_between_two_clocks() {
+    let Some(peer) = peer_with_another_clock() else { return };
+    let ground = Ground::new();
+    // UDP may lose messages, so without a rate it has no streams between hosts.
+    let arguments = ["network/udp", "--pattern=stream", "--load=100/s", "--window=1s"];
+    let record = open_loop(&ground, bench(&ground, &peer.url, TOKEN, &arguments));
+    for instance in record["instances"].as_array().unwrap() {
+        let figures = &instance["outcome"]["measured"];
+        let number =
+            |of: &str, name: &str| figures[of][name].as_i64().unwrap_or_else(|| panic!("no {name}: {figures}"));
+        assert_eq!(figures["latency"]["open_loop"], true, "{figures}");
+        // With a wrong offset all times were 0, or more than an hour.
+        assert!((1_000..10_000_000_000).contains(&number("latency", "p50_ns")), "{figures}");
+        assert!((1..10_000_000_000).contains(&number("clock_error", "max_ns")), "{figures}");
+        // The namespaces of one host have the same clock, but for the offset.
+        assert!(number("clock_error", "drift_ns").abs() <= 2 * number("clock_error", "max_ns"), "{figures}");
+    }
+    assert!(record["entrants"].as_array().unwrap().iter().any(|entrant| entrant["case"]["mechanism"] == "network/udp"));
+    peer.interrupt().exits(130);
+    ground.assert_clean();
+}
+
+/// Runs an open loop, and returns its record. On a busy machine the sender may be late: then no instance
+/// counts, and they are recorded as discarded.
+fn open_loop(ground: &Ground, command: Command) -> Value {
+    let done = run(command);
+    assert!(matches!(done.status.code(), Some(0 | 2)), "{}", done.stderr);
+    record(ground)
 }
 
 /// Two hosts. `None` where they cannot be made, which is said aloud.
@@ -361,6 +408,20 @@ fn a_long_and_lossy_way_is_measured_in_long_windows_and_its_figures_are_explaine
     }
 }
 
+#[test]
+fn an_open_loop_over_a_long_way_takes_half_of_its_round_trip() {
+    let Some(hosts) = hosts(Cable { delay_ms: 20, ..Cable::default() }) else { return };
+    let (peer, ground) = (Peer::start_on(&hosts, &["--once"]), Ground::new());
+    let arguments = ["network/tcp", "--pattern=stream", "--size=64", "--load=100/s", "--timeout=60s"];
+    let record = open_loop(&ground, bench_on(&hosts, &ground, &peer.url, &arguments));
+    let half = record["peer"]["link"]["round_trip_fastest_ns"].as_f64().unwrap() / 2.0;
+    let latency = &record["instances"][0]["outcome"]["measured"]["latency"];
+    let shortest = latency["min_ns"].as_f64().unwrap();
+    assert!((0.9 * half..1.5 * half).contains(&shortest), "half of {half}: {latency}");
+    peer.end().exits(0);
+    ground.assert_clean();
+}
+
 /// Makes the record of docs/results: the suite `net` over 40 ms, where one packet in a thousand is lost.
 ///
 /// `ESTAFETTE` names the program, from a release build, and `OUT` the folder of the record. `BENCH` replaces the
@@ -379,6 +440,64 @@ fn record_of_a_long_and_lossy_way() {
         .status();
     assert!(status.unwrap().success());
     peer.end().exits(0);
+}
+
+/// Runs `bench` on loopback and between two namespaces that the kernel joins, and prints how well the two agree.
+///
+/// `ESTAFETTE` names the program, from a release build, and `OUT` the folder of the records. `BENCH` replaces the
+/// arguments.
+#[test]
+#[ignore = "makes two records, in some ten minutes"]
+fn record_over_a_clean_way() {
+    let [program, out] = ["ESTAFETTE", "OUT"].map(|name| std::env::var(name).expect(name));
+    let default = "network/* --pattern ping-pong,stream --size 64,64KiB --window 100ms --rounds 18 --slice off";
+    let arguments = std::env::var("BENCH").unwrap_or(default.into());
+    let hosts = Hosts::joined_by_veth().unwrap();
+    let peer = Peer::start_program_on(&hosts, &program, &["--once"]);
+    let records = [("loopback", &[][..]), ("between", &["--to", &peer.url])].map(|(name, to)| {
+        let folder = format!("{out}/{name}");
+        let status = Command::new(hosts.words(0)[0])
+            .args(&hosts.words(0)[1..])
+            .args([&program, "bench", "--out", &folder])
+            .args(to)
+            .args(arguments.split_whitespace())
+            .env("ESTAFETTE_TOKEN", TOKEN)
+            .status();
+        assert!(status.unwrap().success(), "{name}");
+        let record = fs::read_dir(&folder).unwrap().flatten().map(|entry| entry.path());
+        let record = record.filter(|path| path.extension().is_some_and(|extension| extension == "json")).max().unwrap();
+        Record::load(&record).unwrap()
+    });
+    peer.end().exits(0);
+    print_agreement(&records);
+}
+
+/// Prints for each cell which of the differences that both records decide they decide alike.
+fn print_agreement(records: &[Record; 2]) {
+    let [loopback, between] = records.each_ref().map(rank);
+    let without_place = |cell: &Cell| Cell { place: Place::Free, ..cell.clone() };
+    for one in &between {
+        let Some(other) = loopback.iter().find(|other| without_place(&other.cell) == without_place(&one.cell)) else {
+            continue;
+        };
+        let row = |ranking: &Ranking, name: &str| ranking.rows.iter().position(|row| row.spec.name == name);
+        let names: Vec<&str> = one.rows.iter().map(|row| &*row.spec.name).collect();
+        let (mut alike, mut reversed) = (0, Vec::new());
+        for (index, first) in names.iter().enumerate() {
+            for second in &names[index + 1..] {
+                let verdict = |ranking: &Ranking| {
+                    Some(ranking.comparison(row(ranking, first)?, row(ranking, second)?).verdict)
+                        .filter(|verdict| matches!(verdict, Verdict::Faster | Verdict::Slower))
+                };
+                match verdict(one).zip(verdict(other)) {
+                    Some((a, b)) if a == b => alike += 1,
+                    Some(_) => reversed.push(format!("{first} and {second}")),
+                    None => {}
+                }
+            }
+        }
+        println!("{}: {alike} decided alike, {} reversed: {}", one.cell, reversed.len(), reversed.join(", "));
+    }
 }
 
 #[test]

@@ -1,9 +1,8 @@
 //! Whether a mechanism can run a case.
 
-use crate::case::{Case, Pattern, Payload, Place};
+use crate::case::{Case, Load, Pattern, Payload, Place};
 use crate::entry::Entry;
 use crate::message::MAX_PRODUCERS;
-use crate::refusal::require_lossless;
 use crate::refusal::{Inadmissible, RefusalKind};
 use crate::spec::{Loss, Ordering, Runtime, Spec, Wait};
 
@@ -97,14 +96,12 @@ fn crosses_hosts(spec: &Spec, case: &Case) -> Result<(), Inadmissible> {
             Pattern::Connections
         ));
     }
-    if spec.is_paced(case.pattern) {
+    if spec.is_paced(case) {
         return refuse(format!(
-            "may lose messages, and its sender learns how many over a socket of one host: use {}",
+            "may lose messages, and the search for its highest rate needs both ends on one host: choose a rate with \
+             --load, or use {}",
             Pattern::PingPong
         ));
-    }
-    if case.load.rate().is_some() {
-        return refuse(String::from("the times of an open loop need one clock, and two hosts have two"));
     }
     Ok(())
 }
@@ -144,12 +141,14 @@ fn open_loop(spec: &Spec, case: &Case, rate: u64, cores: usize) -> Result<(), In
         let why = format!("has no open loop: it sends as fast as it can, not at {rate}/s");
         return Err(RefusalKind::Unsupported.because(why));
     }
-    require_lossless(spec, "the run searches for its highest rate itself")?;
-    if spec.ordering == Ordering::Unordered {
-        return Err(RefusalKind::Promise
-            .because("keeps no order: nobody can say which message has arrived and when it was due"));
+    if spec.ordering == Ordering::Unordered && matches!(case.load, Load::Poisson(_)) {
+        return Err(RefusalKind::Promise.because(
+            "keeps no order, and when an overtaken message was due is no longer known at random times: use --arrivals constant",
+        ));
     }
-    let shared = case.runtime == Runtime::Thread && case.place != Place::Free && case.producers >= cores;
+    // Consumers need a core, too, if they are on this host.
+    let left = if case.place == Place::OtherHost { cores } else { cores.saturating_sub(1) };
+    let shared = case.runtime == Runtime::Thread && case.place != Place::Free && case.producers > left;
     if case.place == Place::SameCore || shared {
         return Err(RefusalKind::Cores.because(
             "a producer of an open loop needs its own core: use --place other-core, and fewer producers than cores",

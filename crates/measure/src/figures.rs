@@ -68,7 +68,7 @@ pub(crate) fn figures(
     let by_time = matches!(window, Window::Time { .. });
     // In an open loop, producers spend processor time while they wait until a message is due. Paced
     // producers do too.
-    let spent = match open_loop || spec.is_paced(case.pattern) {
+    let spent = match open_loop || spec.is_paced(case) {
         true => None,
         false => spent(measured, case.pattern, lead, messages, delivered),
     };
@@ -93,6 +93,7 @@ pub(crate) fn figures(
         breach,
         steal: measured.steal,
         peer_load: measured.peer_load,
+        clock_error: measured.clock_error,
         discarded,
         slices,
         long_turn_ns,
@@ -220,6 +221,7 @@ fn empty_figures(measured: &Measured, discarded: Discarded) -> Figures {
         breach: None,
         steal: measured.steal,
         peer_load: measured.peer_load,
+        clock_error: measured.clock_error,
         discarded: Some(discarded),
         slices: Vec::new(),
         long_turn_ns: None,

@@ -135,6 +135,7 @@ pub(crate) mod tests {
             breach: None,
             steal: 0.0,
             peer_load: None,
+            clock_error: None,
             discarded: None,
             slices,
             long_turn_ns: None,

@@ -40,9 +40,21 @@ pub struct Ranking {
     /// The rounds that do not count, because the cores were at another distance. `None` if all
     /// count.
     pub left_out: Option<LeftOut>,
+    /// How wrong the times may be, if they were measured from one host to the other.
+    pub one_way: Option<OneWay>,
     /// The comparison of each row with each row below it. `pairs[i][j - i - 1]` compares row `j`
     /// with row `i`.
     pairs: Vec<Vec<Comparison>>,
+}
+
+/// What is known about times that were measured from one host's clock to another's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OneWay {
+    /// The largest error of any instance, in nanoseconds: [`crate::hosts::ClockError::max_ns`].
+    pub error_ns: f64,
+    /// Half of the fastest round trip of a minimal packet on the link, in nanoseconds. `None` if the link was not
+    /// measured.
+    pub half_round_trip_ns: Option<f64>,
 }
 
 /// The comparison of two mechanisms.
@@ -231,12 +243,14 @@ fn rank_cell(record: &Record, cell: &Cell, left_out: Option<LeftOut>) -> Ranking
     assign_places(record, &mut rows, floor);
     let pairs = compare_all(record, &rows, floor);
     compare_with_first(&mut rows, &pairs);
-    let is_discarded = |instance: &&InstanceRecord| match &instance.outcome {
-        Outcome::Measured(figures) => figures.discarded.is_some(),
-        Outcome::Failed { .. } => false,
-    };
     let of_cell = |instance: &&InstanceRecord| record.entrants[instance.entrant].case.cell == *cell;
-    let discarded = record.instances.iter().filter(of_cell).filter(is_discarded).count();
+    let measured = record.instances.iter().filter(of_cell).filter_map(|instance| match &instance.outcome {
+        Outcome::Measured(figures) => Some(figures),
+        Outcome::Failed { .. } => None,
+    });
+    let (discarded, counted): (Vec<_>, Vec<_>) = measured.partition(|figures| figures.discarded.is_some());
+    let clock_error_ns = counted.iter().filter_map(|figures| Some(figures.clock_error?.max_ns)).max();
+    let half_round_trip_ns = record.link().map(|link| link.round_trip_fastest_ns / 2.0);
     let reference_ns = reference_ns(&rows);
     Ranking {
         cell: cell.clone(),
@@ -249,8 +263,9 @@ fn rank_cell(record: &Record, cell: &Cell, left_out: Option<LeftOut>) -> Ranking
             .limits
             .as_ref()
             .and_then(|limits| bind(cell, limits, reference_ns, &record.handling, record.link())),
-        discarded,
+        discarded: discarded.len(),
         left_out,
+        one_way: clock_error_ns.map(|ns| OneWay { error_ns: ns as f64, half_round_trip_ns }),
         pairs,
     }
 }

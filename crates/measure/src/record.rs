@@ -18,7 +18,7 @@ use crate::burst::BurstMemory;
 use crate::coordinator::FailureKind;
 use crate::discarded::Discarded;
 use crate::fingerprint::Fingerprint;
-use crate::hosts::HostLoad;
+use crate::hosts::{ClockError, HostLoad};
 use crate::laps::HeatRecord;
 use crate::limits::{Limits, Link};
 use crate::message::Faults;
@@ -237,6 +237,9 @@ pub struct Figures {
     /// How busy the other host was during the instance, if the ends were on two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer_load: Option<HostLoad>,
+    /// How wrong its latencies may be, if they are times from one host to the other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_error: Option<ClockError>,
     /// Why the instance is discarded.
     #[serde(alias = "void")]
     pub discarded: Option<Discarded>,
@@ -436,7 +439,8 @@ impl Record {
             if let Outcome::Measured(figures) = &instance.outcome
                 && (figures.window_ns == 0
                     || !(0.0..=1.0).contains(&figures.steal)
-                    || !figures.peer_load.is_none_or(HostLoad::is_possible))
+                    || !figures.peer_load.is_none_or(HostLoad::is_possible)
+                    || !figures.clock_error.is_none_or(ClockError::is_possible))
             {
                 bail!("the record is damaged: instance {index} has an impossible value");
             }

@@ -306,7 +306,7 @@ impl Rounds<'_> {
             || !case.pattern.rules().can_pause()
             || !entry.can_pause()
             || case.load != Load::Saturated
-            || entry.spec().is_paced(case.pattern)
+            || entry.spec().is_paced(case)
         {
             return Ok(false);
         }
@@ -468,7 +468,7 @@ pub fn instance(
 /// The parameters of an instance of a case.
 fn setup(plan: &Plan, case: &Case, seed: u64, registry: &Registry) -> Result<Setup> {
     let Plan { timeout, count_timeout, .. } = *plan;
-    let is_paced = entry(registry, case)?.spec().is_paced(case.pattern);
+    let is_paced = entry(registry, case)?.spec().is_paced(case);
     let window = if is_paced { plan.window.paced(case.consumers()) } else { plan.window };
     // A mechanism can derive the messages' seed from a tag. It must not derive the secret from it,
     // so both are drawn from another generator.

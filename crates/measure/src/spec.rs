@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::case::{Pattern, PayloadKind};
+use crate::case::{Cell, Load, Pattern, PayloadKind};
 pub use crate::environment::{Runtime, Scope, Wait};
 use crate::names::names;
 
@@ -162,8 +162,13 @@ fn one() -> usize {
 
 impl Spec {
     /// Whether its producers search for the highest rate at which it loses few messages. True for a
-    /// lossy mechanism in a pattern that sends in one direction.
-    pub(crate) fn is_paced(&self, pattern: Pattern) -> bool {
+    /// lossy mechanism in a pattern that sends in one direction, if the case has no rate.
+    pub(crate) fn is_paced(&self, cell: &Cell) -> bool {
+        self.may_lose_stream(cell.pattern) && cell.load == Load::Saturated
+    }
+
+    /// Whether messages of a stream may be lost.
+    pub(crate) fn may_lose_stream(&self, pattern: Pattern) -> bool {
         self.loss == Loss::BestEffort && !pattern.is_bidirectional()
     }
 

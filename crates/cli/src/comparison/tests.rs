@@ -61,6 +61,7 @@ fn figures(pattern: Pattern, ns: u64) -> Figures {
         breach: None,
         steal: 0.0,
         peer_load: None,
+        clock_error: None,
         discarded: None,
         slices: Vec::new(),
         long_turn_ns: None,

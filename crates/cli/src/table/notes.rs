@@ -2,7 +2,7 @@
 //! mechanisms differ in their promises.
 
 use estafette_measure::case::Load;
-use estafette_measure::ranking::{Basis, Ranking, RowResult};
+use estafette_measure::ranking::{Basis, OneWay, Ranking, RowResult};
 use estafette_measure::record::Record;
 use estafette_measure::spec::{Loss, Ordering};
 use estafette_measure::stats::ModeLevel;
@@ -47,6 +47,7 @@ pub(crate) fn facts(ranking: &Ranking) -> Vec<String> {
     });
     let notes = [
         bound(ranking),
+        one_way(ranking),
         resolution,
         few,
         control,
@@ -99,6 +100,17 @@ fn bound(ranking: &Ranking) -> Option<String> {
     let hidden: Vec<_> = bound.hidden().iter().map(|(cost, ns)| format!("{cost} {}", units::duration(*ns))).collect();
     let hidden = if hidden.is_empty() { String::new() } else { format!(" (then {})", hidden.join(", ")) };
     Some(format!("bound {}: {}{hidden}", units::duration(bound.ns()), bound.cost()))
+}
+
+/// Says how wrong times from one host to the other may be, and how long the way of a packet is.
+fn one_way(ranking: &Ranking) -> Option<String> {
+    let OneWay { error_ns, half_round_trip_ns } = ranking.one_way?;
+    let half = half_round_trip_ns
+        .map_or_else(String::new, |ns| format!("; half of the link's fastest round trip is {}", units::duration(ns)));
+    Some(format!(
+        "times are from one host's clock to the other's, so all of them may be wrong by up to {} in the same direction{half}",
+        units::duration(error_ns)
+    ))
 }
 
 /// Returns notes on the mechanisms of a cell: see [`notes`].
@@ -159,10 +171,12 @@ pub(crate) fn notes(ranking: &Ranking, value: &str) -> Vec<Note> {
         if let Some(result) =
             row.result.as_ref().filter(|result| row.spec.loss == Loss::BestEffort && result.lost > 0.0)
         {
-            let more = if result.lost > MAX_LOSS {
-                format!(", more than the {} to stay below", percent(MAX_LOSS))
-            } else {
-                String::new()
+            let more = match ranking.cell.load {
+                Load::Saturated if result.lost > MAX_LOSS => {
+                    format!(", more than the {} to stay below", percent(MAX_LOSS))
+                }
+                Load::Saturated => String::new(),
+                Load::Rate(_) | Load::Poisson(_) => String::from("; its times are of those that arrived"),
             };
             let (name, lost) = (&row.spec.name, percent(result.lost));
             let offered = offered(ranking, result);
@@ -330,6 +344,16 @@ mod tests {
         let words = "pipe; trust the places, which compare measurements made at the same time";
         assert_eq!(misplaced(&ranking, ""), Some(format!("times and places disagree: {words}")));
         assert_eq!(misplaced(&ranking, "4KiB"), Some(format!("times and places disagree at 4KiB: {words}")));
+    }
+
+    #[test]
+    fn times_from_one_host_to_the_other_are_labelled_with_their_error() {
+        let mut ranking = rank(&changed("", 1.0)).remove(0);
+        assert!(facts(&ranking).iter().all(|fact| !fact.contains("clock")));
+        ranking.one_way = Some(OneWay { error_ns: 3_000.0, half_round_trip_ns: Some(12_000.0) });
+        let words = "times are from one host's clock to the other's, so all of them may be wrong by up to 3.00 us in the same \
+                     direction; half of the link's fastest round trip is 12.0 us";
+        assert!(facts(&ranking).contains(&String::from(words)), "{:?}", facts(&ranking));
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub fn calls(
     let Some(entry) = registry.get(&case.mechanism).filter(|_| !case.scope.in_process()) else { return Ok(None) };
     // The processes of a pipeline make calls at start and for batches, which cannot be attributed
     // to single messages.
-    if entry.spec().is_paced(case.pattern) || case.pattern.is_pipeline() {
+    if entry.spec().may_lose_stream(case.pattern) || case.pattern.is_pipeline() {
         return Ok(None);
     }
     let mut count_calls = |messages| {

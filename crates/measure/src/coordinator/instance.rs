@@ -24,7 +24,7 @@ use crate::case::{Case, Place, Role};
 use crate::clock::now_ns;
 use crate::entry::Entry;
 use crate::exchange::Snapshot;
-use crate::hosts::{HostLoad, OtherHost};
+use crate::hosts::{ClockError, HostLoad, Offset, OtherHost};
 use crate::message::Faults;
 use crate::pauses::{Turn, TurnWriter};
 use crate::pipeline;
@@ -45,6 +45,11 @@ const ROUND_TRIPS: u32 = 8;
 const RETRANSMISSIONS: Duration = Duration::from_secs(15);
 /// The number of round trips to another host for which producers continue to send after the window.
 const ROUND_TRIPS_OF_TAIL: u64 = 3;
+/// The number of round trips to another host after which both start, if times of both clocks are compared: one for `go`
+/// and its confirmation, and two for a host that is slow once.
+const ROUND_TRIPS_OF_START: u64 = 3;
+/// The time in `go` with which a child of another host starts when that arrives.
+const AT_ONCE: u64 = 0;
 /// How long a child may take to exit after `done`.
 pub(crate) const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -67,6 +72,8 @@ pub struct Measured {
     pub is_long_turn_stolen: bool,
     /// How busy the other host was, if the ends were on two.
     pub(crate) peer_load: Option<HostLoad>,
+    /// How wrong its times may be, if they were measured from one host to the other.
+    pub(crate) clock_error: Option<ClockError>,
 }
 
 /// A running instance.
@@ -94,6 +101,8 @@ pub struct Instance {
     steal: Option<Steal>,
     /// The round trip to the other host, if its ends are on two.
     round_trip: Option<Duration>,
+    /// The other host's clock when the instance began, if times of both clocks are compared.
+    clock_offset: Option<Offset>,
     dir: Scratch,
 }
 
@@ -110,9 +119,13 @@ impl Instance {
         interrupt: &mut Interrupt,
     ) -> Result<Measured, Failure> {
         let mut instance = Instance::open(entry, setup, scratch, interrupt, None)?;
+        instance.clock_offset = clock_offset(setup, interrupt)?;
         instance.begin()?;
         instance.serve_to_end(setup, interrupt)?;
-        instance.close(entry, setup)
+        let clock_error = instance.clock_error(setup, interrupt)?;
+        let mut measured = instance.close(entry, setup)?;
+        measured.clock_error = clock_error;
+        Ok(measured)
     }
 
     /// Starts the children and blocks until their ends are open.
@@ -142,6 +155,7 @@ impl Instance {
             turns,
             steal,
             round_trip: setup.other_host.as_ref().map(OtherHost::round_trip),
+            clock_offset: None,
             dir: scratch.instance()?,
         };
         let opened = instance.start(entry, setup, interrupt).and_then(|()| instance.serve_until_ready(interrupt));
@@ -173,7 +187,7 @@ impl Instance {
         faults.lost += self.lost_in_exchange.unwrap_or(0);
         let calls_of = |role: &Role| fs::read_to_string(calls_path(*role, self.dir.path())).ok()?.parse::<u64>().ok();
         let calls = reports.iter().map(|(role, _)| calls_of(role)).sum();
-        Ok(Measured { reports, faults, steal, calls, is_long_turn_stolen: false, peer_load })
+        Ok(Measured { reports, faults, steal, calls, is_long_turn_stolen: false, peer_load, clock_error: None })
     }
 
     /// Whether a party has stopped at a damaged message. The other parties may then wait for it
@@ -211,7 +225,6 @@ impl Instance {
     }
 
     fn assignment(&self, entry: &dyn Entry, setup: &Setup, role: Role) -> Assignment {
-        let round_trip_ns = self.round_trip.map_or(0, |round_trip| round_trip.as_nanos() as u64);
         Assignment {
             protocol: protocol::VERSION,
             case: Case { mechanism: entry.name_in_program().to_owned(), ..setup.case.clone() },
@@ -223,9 +236,14 @@ impl Instance {
             address: setup.other_host.as_ref().map_or_else(protocol::loopback, OtherHost::address),
             // This host starts when the other one has reported its start: a round trip after that, and another one
             // if a packet is lost.
-            tail_ns: TAIL_NS + ROUND_TRIPS_OF_TAIL * round_trip_ns,
+            tail_ns: TAIL_NS + ROUND_TRIPS_OF_TAIL * self.round_trip_ns(),
             cpus: cores(role, &setup.case, &setup.cpus),
         }
+    }
+
+    /// The round trip to the other host in nanoseconds. 0 on one host.
+    fn round_trip_ns(&self) -> u64 {
+        self.round_trip.map_or(0, |round_trip| round_trip.as_nanos() as u64)
     }
 
     /// How much longer than on one host a time-out is.
@@ -273,6 +291,18 @@ impl Instance {
                 return Err(self.timed_out("did not finish in time", " (--timeout allows more)"));
             }
         }
+    }
+
+    /// Compares the clocks of both hosts again, and corrects the reported times for the drift since the start.
+    fn clock_error(&mut self, setup: &Setup, interrupt: &mut Interrupt) -> Result<Option<ClockError>, Failure> {
+        let Some(before) = self.clock_offset else { return Ok(None) };
+        let Some(after) = clock_offset(setup, interrupt)? else { return Ok(None) };
+        let error = ClockError::between(before, after);
+        let parties = self.reports.iter_mut().flatten().flat_map(|report| &mut report.parties);
+        for (ns, _) in parties.filter_map(|party| party.latency.as_mut()).flat_map(|latency| &mut latency.counts) {
+            *ns = error.corrected(*ns);
+        }
+        Ok(Some(error))
     }
 
     fn has_exchange(&self) -> bool {
@@ -462,9 +492,17 @@ impl Instance {
     fn send_go(&mut self) -> Result<()> {
         self.published.clear();
         let (here, there): (Vec<_>, Vec<_>) = self.children.0.iter().partition(|child| child.pid().is_some());
-        // The other host starts when this arrives there, by its own clock. This one starts when it has.
+        if let Some(offset) = self.clock_offset {
+            // Both hosts start at the same moment, each by its own clock. If a packet is lost and this one starts
+            // late, its senders are, and the instance is discarded for it.
+            let start_ns = now_ns() + RUN_UP_NS + ROUND_TRIPS_OF_START * self.round_trip_ns();
+            send_go_to(&there, start_ns.saturating_add_signed(offset.ns))?;
+            there.iter().for_each(|child| child.wait_until_begun());
+            return send_go_to(&here, start_ns);
+        }
+        // The other host starts when this arrives there. This one starts when it has.
         // So producers never end before the consumers' window closes, even if a packet is lost.
-        send_go_to(&there, now_ns() + RUN_UP_NS)?;
+        send_go_to(&there, AT_ONCE)?;
         there.iter().for_each(|child| child.wait_until_begun());
         send_go_to(&here, now_ns() + RUN_UP_NS)
     }
@@ -558,6 +596,18 @@ impl Instance {
             }
         }
         Failure::new(kind, text)
+    }
+}
+
+/// The other host's clock, if times of both clocks are compared.
+///
+/// # Errors
+/// When the clocks cannot be compared, or the user interrupts.
+fn clock_offset(setup: &Setup, interrupt: &mut Interrupt) -> Result<Option<Offset>, Failure> {
+    let Some(host) = setup.other_host.as_ref().filter(|_| setup.case.load.rate().is_some()) else { return Ok(None) };
+    match host.clock_offset(interrupt)? {
+        Some(offset) => Ok(Some(offset)),
+        None => Err(Failure::new(FailureKind::Interrupted, "interrupted")),
     }
 }
 

@@ -28,7 +28,7 @@ use self::serve::ServeLoop;
 use self::step::PartyResult;
 use self::turns::TurnsLoop;
 use crate::burst::{Burst, resident};
-use crate::case::{Case, Place, Role};
+use crate::case::{Case, Load, Place, Role};
 pub use crate::context::Ctx;
 use crate::descriptors;
 use crate::exchange::EXCHANGE;
@@ -246,8 +246,12 @@ struct ChildLoops<'a> {
 fn play(ChildLoops { case, role, executor, loops, lossy, memory }: ChildLoops<'_>, ctx: &mut Ctx) -> Result<Report> {
     let window = case.pattern.rules().window(ctx.window);
     let usage_party = loops.iter().map(|part| part.role).max_by_key(|role| matches!(role, Role::Consumer(_)));
-    let paced = lossy && !case.pattern.is_bidirectional();
-    let (feedback, pacers) = if paced { feedback(case, role, &mut ctx.rendezvous)? } else { Default::default() };
+    let (feedback, pacers) = match lossy && !case.pattern.is_bidirectional() {
+        true if case.load == Load::Saturated => feedback(case, role, &mut ctx.rendezvous)?,
+        // Nobody searches for a rate. The consumers count what is lost.
+        true => ((0..case.consumers()).map(|_| Feedback::new(Vec::new())).collect(), Vec::new()),
+        false => Default::default(),
+    };
     let (mut feedback, mut pacers) = (feedback.into_iter(), pacers.into_iter());
     // If messages may be lost, no party waits for one without a limit.
     let exchange = (case.pattern.is_round_trip() && !lossy).then(|| EXCHANGE.address());

@@ -124,6 +124,10 @@ impl SendLoop {
             self.phase = Phase::Unfilled(missing);
             return Ok(());
         }
+        if self.is_refused(&result) {
+            self.end();
+            return Ok(());
+        }
         result.or_else(|error| self.party.tolerate(error))?;
         let now_ns = self.party.meter.check_clock(made);
         if self.is_over(now_ns) {
@@ -172,7 +176,7 @@ impl SendLoop {
     /// Whether a lossy mechanism's consumer has closed because the time is over. With many producers on few cores, some still send then.
     fn is_refused(&self, result: &ActionResult) -> bool {
         let is_refused = matches!(result, Err(error) if error.error().kind() == ErrorKind::ConnectionRefused);
-        is_refused && self.party.meter.over(self.party.meter.now())
+        is_refused && self.party.lossy && self.party.meter.over(self.party.meter.now())
     }
 }
 

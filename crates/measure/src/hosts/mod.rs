@@ -2,12 +2,13 @@
 //! and brokers on this one.
 //!
 //! `frame` writes and reads packets over any byte stream, and `packet` has their types. `remote` is the
-//! coordinator's side, with `remote_process` for a child there. `peer` is the side that serves it, and
-//! `load` watches how busy its host is. This module knows neither TLS nor ssh: whoever opens a session
+//! coordinator's side, with `remote_process` for a child there. `peer` is the side that serves it,
+//! `load` watches how busy its host is, and `clock` compares its clock with this one. This module knows neither TLS nor ssh: whoever opens a session
 //! brings its byte stream as a [`Link`], and has checked who is at its other end.
 //!
 //! The measured messages do not pass through the session. The ends connect to each other directly.
 
+mod clock;
 mod frame;
 mod load;
 mod packet;
@@ -19,6 +20,8 @@ mod report;
 use std::fmt;
 use std::io::{Read, Write};
 
+pub use self::clock::ClockError;
+pub(crate) use self::clock::Offset;
 pub use self::load::HostLoad;
 pub use self::packet::{Hello, refuse};
 pub use self::remote::OtherHost;

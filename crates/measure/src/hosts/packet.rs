@@ -7,6 +7,7 @@
 //! | `ping` | `pong` |
 //! | `measure_link` | `link_ports` |
 //! | `load` | `load` |
+//! | `open_clock` | `clock_port` |
 //! | `start`, then `child` | `child`, then `ended` |
 //! | `child` with `go`, then `probe` | `began`, then `probe` |
 //! | `kill` | `ended` |
@@ -17,6 +18,7 @@ use std::net::IpAddr;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
+use super::clock::ClockPort;
 use super::{HostLoad, Link, frame};
 use crate::fingerprint::Fingerprint;
 use crate::limits::link::Ports;
@@ -25,7 +27,7 @@ use crate::protocol::{self, Assignment, ToChild, ToCoordinator};
 /// The value of [`Hello::format`].
 const FORMAT: &str = "estafette-session";
 /// The version of the session's packets.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// The maximum length of a text about a host, in bytes.
 const MAX_TEXT: usize = 256;
 
@@ -125,7 +127,9 @@ pub(super) enum ToPeer {
         id: u64,
         assignment: Box<Assignment>,
     },
-    /// A packet for a child. The peer replaces the time in `go` by its own clock's.
+    /// Asks where the peer answers with its clock. Once in a session.
+    OpenClock {},
+    /// A packet for a child. The time in `go` is of the peer's clock; if it is 0, the child starts at once.
     Child {
         id: u64,
         packet: ToChild,
@@ -157,6 +161,10 @@ pub(super) enum FromPeer {
     /// How busy the host was since the session began.
     Load {
         load: HostLoad,
+    },
+    /// Where the peer answers with its clock, until the session ends.
+    ClockPort {
+        port: ClockPort,
     },
     /// As [`ToPeer::Probe`].
     Probe {},

@@ -22,6 +22,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use super::clock::ClockServer;
 use super::load::LoadWatch;
 use super::packet::{self, Ended, FromPeer, ToPeer};
 use super::{Hello, HostLoad, Link, frame};
@@ -41,6 +42,8 @@ use crate::protocol::{self, Assignment, ToChild, ToCoordinator};
 const MAX_CHILDREN: usize = 64;
 /// The maximum number of packets that wait to be handled. Then the coordinator has to wait, too.
 const MAX_QUEUED: usize = 64;
+/// The longest time from `go` until a child starts.
+const MAX_RUN_UP: Duration = Duration::from_secs(60);
 /// How often a child that has closed its socket is looked at, until it has exited.
 const CLOSING_INTERVAL: Duration = Duration::from_millis(2);
 
@@ -107,6 +110,8 @@ struct Session<'a> {
     children: BTreeMap<u64, Hosted>,
     /// The measurement of the link, if there was one.
     link: Option<LinkAnswers>,
+    /// Answers with this host's clock, if the coordinator has asked for it.
+    clock: Option<ClockServer>,
     /// How busy this host is, since the session began.
     load: LoadWatch,
     scratch: Scratch,
@@ -164,7 +169,7 @@ impl<'a> Session<'a> {
         let cpus = available_cpus();
         let load = LoadWatch::start(&cpus, &cpus);
         let children = BTreeMap::new();
-        Ok(Session { registry, address, cpus, writer, events, wake, children, link: None, load, scratch })
+        Ok(Session { registry, address, cpus, writer, events, wake, children, link: None, clock: None, load, scratch })
     }
 
     fn serve(&mut self, interrupt: &mut Interrupt) -> Result<End> {
@@ -272,6 +277,7 @@ impl<'a> Session<'a> {
                 let load = self.load.load();
                 self.send(&FromPeer::Load { load })
             }
+            ToPeer::OpenClock {} => self.open_clock(),
             ToPeer::Probe {} => Ok(()),
             ToPeer::Start { id, assignment } => self.start(id, *assignment),
             ToPeer::Child { id, packet } => self.deliver(id, packet),
@@ -292,6 +298,13 @@ impl<'a> Session<'a> {
         let thread = thread::Builder::new().spawn(move || drop(responder.serve())).context("starting a thread")?;
         self.link = Some(LinkAnswers { thread, stopper });
         self.send(&FromPeer::LinkPorts { ports })
+    }
+
+    /// Answers questions about this host's clock until the session ends.
+    fn open_clock(&mut self) -> Result<()> {
+        ensure!(self.clock.is_none(), "the coordinator opens the clock twice");
+        let port = self.clock.insert(ClockServer::start(self.address)?).port();
+        self.send(&FromPeer::ClockPort { port })
     }
 
     /// Starts a child. A refusal is an answer to the coordinator, not an error.
@@ -333,7 +346,7 @@ impl<'a> Session<'a> {
     fn deliver(&mut self, id: u64, packet: ToChild) -> Result<()> {
         let begins = matches!(packet, ToChild::Go { .. });
         let packet = match packet {
-            ToChild::Go { .. } => ToChild::Go { start_ns: now_ns() + RUN_UP_NS },
+            ToChild::Go { start_ns } => ToChild::Go { start_ns: start_time(start_ns)? },
             ToChild::Assignment(_) | ToChild::EffectiveCapacity(_) => {
                 bail!("the coordinator sent a child a packet that only its own host may send")
             }
@@ -354,6 +367,23 @@ impl<'a> Session<'a> {
     fn send(&mut self, packet: &FromPeer) -> Result<()> {
         frame::write(&mut self.writer, packet).context("sending to the coordinator")
     }
+}
+
+/// The time at which a child starts that got `go` now with this time.
+///
+/// # Errors
+/// When that is too far in the future.
+fn start_time(start_ns: u64) -> Result<u64> {
+    let now = now_ns();
+    if start_ns == 0 {
+        return Ok(now + RUN_UP_NS);
+    }
+    ensure!(
+        start_ns.saturating_sub(now) <= MAX_RUN_UP.as_nanos() as u64,
+        "the coordinator starts a child more than {} s in the future",
+        MAX_RUN_UP.as_secs()
+    );
+    Ok(start_ns)
 }
 
 /// Checks that this host may start a child for this case and role.

@@ -20,6 +20,7 @@ use anyhow::{Context, Result, bail};
 use rustix::io::ioctl_fionbio;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
+use super::clock::{ClockProbe, Offset};
 use super::packet::{self, FromPeer, ToPeer};
 use super::remote_process::{Child, RemoteProcess, forward};
 use super::{Hello, Link, frame};
@@ -97,6 +98,7 @@ impl Greeted {
             listens_at,
             peer: Peer { address: name, tool, commit, fingerprint, round_trip_ns: 0, link: None, other_load: None },
             fastest_round_trip: Duration::ZERO,
+            clock: Mutex::default(),
             next_id: AtomicU64::new(0),
             close: Mutex::new(Some(close)),
             reading: Some(reading),
@@ -175,6 +177,27 @@ impl OtherHost {
         }
     }
 
+    /// By how much the clock of the other host is ahead of this one's. Blocks as long as [`ClockProbe::estimate`].
+    /// `None` if the user interrupts.
+    ///
+    /// # Errors
+    /// When the session has ended, or UDP packets do not reach the other host.
+    pub(crate) fn clock_offset(&self, interrupt: &mut Interrupt) -> Result<Option<Offset>> {
+        let mut clock = self.0.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        let probe = match &mut *clock {
+            Some(probe) => probe,
+            none => {
+                let host = self.listens_at().context("the other host does not say at which address it listens")?;
+                match self.0.request(&ToPeer::OpenClock {}, || interrupt.is_requested())? {
+                    Some(FromPeer::ClockPort { port }) => none.insert(ClockProbe::connect(host, port)?),
+                    Some(other) => bail!("the peer answered a question about its clock with {other:?}"),
+                    None => return Ok(None),
+                }
+            }
+        };
+        probe.estimate(|| interrupt.is_requested()).context("comparing the clocks of both hosts")
+    }
+
     /// Why the session has ended, if it has.
     pub fn lost(&self) -> Option<&str> {
         self.0.shared.lost.get().map(String::as_str)
@@ -214,6 +237,8 @@ struct Session {
     listens_at: Option<IpAddr>,
     peer: Peer,
     fastest_round_trip: Duration,
+    /// Asks for the time of the other host, since it was first needed.
+    clock: Mutex<Option<ClockProbe>>,
     next_id: AtomicU64,
     close: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     reading: Option<JoinHandle<()>>,

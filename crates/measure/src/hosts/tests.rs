@@ -91,12 +91,37 @@ fn a_peer_ends_a_session_that_breaks_the_protocol() {
     for (packet, why) in [
         (json!({"hello": hello()}), "greeted twice"),
         (child(json!({"assignment": assignment("consumer:0", "other-host")})), "only its own host may send"),
+        (child(json!({"go": {"start_ns": u64::MAX}})), "more than 60 s in the future"),
         (json!({"execute": "ls"}), "not a packet of a session"),
         (json!([[[]]]), "not a packet of a session"),
     ] {
         let error = against_peer(&hello(), &[packet]).0.unwrap_err();
         assert!(format!("{error:#}").contains(why), "{error:#}");
     }
+}
+
+#[test]
+fn a_peer_answers_with_its_clock_until_the_session_ends() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let serving = thread::spawn(move || {
+        let ours = Hello::of_this_host(None).with_addresses(HERE, None);
+        let greeted = peer::greet(link(theirs), &ours).unwrap();
+        greeted.serve(&Registry::new(), HERE, &mut Interrupt::install().unwrap())
+    });
+    let greeted = remote::greet(link(ours), &Hello::of_this_host(None)).unwrap();
+    let host = greeted.start(HERE, String::from("tcp://box:1")).unwrap();
+    let (mut interrupt, mut request) = Interrupt::of_test();
+    for _ in 0..2 {
+        let offset = host.clock_offset(&mut interrupt).unwrap().unwrap();
+        assert!(offset.ns.unsigned_abs() <= offset.error_ns, "it is the same clock: {offset:?}");
+    }
+    request.write_all(&[0]).unwrap();
+    assert_eq!(host.clock_offset(&mut interrupt).unwrap(), None);
+    drop(host);
+    assert_eq!(serving.join().unwrap().unwrap(), peer::End::Complete);
+    let (end, answers) = against_peer(&hello(), &[json!({"open_clock": {}}), json!({"open_clock": {}})]);
+    assert!(end.unwrap_err().to_string().contains("opens the clock twice"));
+    assert!(matches!(answers[..], [FromPeer::Hello(_), FromPeer::ClockPort { .. }]), "{answers:?}");
 }
 
 #[test]
@@ -285,6 +310,9 @@ fn a_peer_that_answers_what_it_was_not_asked_is_given_up() {
 fn an_impossible_load_of_the_other_host_is_an_error() {
     let of = |load: Value| against(move |_| vec![json!({"load": {"load": load}})]).other_load();
     assert_eq!(of(json!({"steal": 0.5, "other_load": 0.25})).unwrap(), Some(0.25));
+    let error =
+        against(|_| vec![json!({"pong": {"number": 0}})]).clock_offset(&mut Interrupt::of_test().0).unwrap_err();
+    assert!(error.to_string().contains("answered a question about its clock"), "{error}");
     for load in [json!({"steal": 1.5, "other_load": null}), json!({"steal": 0.0, "other_load": -0.1})] {
         assert!(of(load.clone()).is_err(), "{load}");
     }
@@ -336,6 +364,7 @@ fn valid_packets() -> Vec<String> {
         json!({"ended": {"id": 7, "ended": {"status": 0, "stderr": "", "strays": 0, "load": load}}}),
         json!({"load": {"load": load}}),
         json!({"link_ports": {"ports": {"tcp": 1, "udp": 2, "key": 3}}}),
+        json!({"clock_port": {"port": {"port": 1, "key": 2}}}),
     ];
     packets.iter().map(Value::to_string).collect()
 }
@@ -344,7 +373,7 @@ proptest! {
     /// Packets as a hostile side would make them: valid ones with numbers, texts and bytes replaced.
     #[test]
     fn no_packet_makes_a_side_panic(
-        which in 0usize..10,
+        which in 0usize..11,
         changes in proptest::collection::vec((any::<u16>(), 0usize..12), 1..6),
     ) {
         let mut text = valid_packets()[which].clone().into_bytes();

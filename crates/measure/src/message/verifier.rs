@@ -129,6 +129,8 @@ pub struct Verifier {
     reads_shared_bodies: bool,
     /// Whether other consumers receive the remaining messages of the same streams.
     competes: bool,
+    /// The sequence number of the message received last, if a later one had arrived before it.
+    overtaken: Option<u64>,
 }
 
 impl Verifier {
@@ -150,6 +152,7 @@ impl Verifier {
             faults: Faults::default(),
             reads_shared_bodies: true,
             competes: false,
+            overtaken: None,
         }
     }
 
@@ -216,10 +219,11 @@ impl Verifier {
         })
     }
 
-    /// The producer and the sequence number of the message received last. Only correct for
-    /// mechanisms that keep the order of each producer.
-    pub(crate) fn last(&self) -> (usize, u64) {
-        (self.current, (self.streams[self.current].next + self.unsettled).saturating_sub(1))
+    /// The producer and the sequence number of the message received last. To be called after each message that
+    /// counts as received.
+    pub(crate) fn last(&mut self) -> (usize, u64) {
+        let highest = (self.streams[self.current].next + self.unsettled).saturating_sub(1);
+        (self.current, self.overtaken.take().unwrap_or(highest))
     }
 
     /// The number of producers that have ended. Includes those that are not verified here.
@@ -419,6 +423,7 @@ impl Verifier {
         } else if stream.close_gap(sequence) {
             self.faults.reordered += 1;
             stream.received += 1;
+            self.overtaken = Some(sequence);
         } else {
             self.faults.duplicated += 1;
         }

@@ -28,6 +28,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::loss::PacketLoss;
 pub use self::responder::{Ports, Responder, Stopper};
+pub(crate) use self::round_trips::{connect, is_passing};
 use self::wire::Prober;
 use crate::units;
 

@@ -64,8 +64,8 @@ pub(super) fn measure(responder: SocketAddr, key: u64) -> Result<RoundTrips> {
     Ok(RoundTrips { fastest: times[0], median: times[times.len() / 2], count: times.len() as u64, lost })
 }
 
-/// A socket that is connected to the responder, from any port of any address of this host.
-pub(super) fn connect(responder: SocketAddr) -> Result<UdpSocket> {
+/// A UDP socket that is connected to the responder, from any port of any address of this host.
+pub(crate) fn connect(responder: SocketAddr) -> Result<UdpSocket> {
     let any: IpAddr = match responder {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -116,6 +116,6 @@ fn round_trip(socket: &UdpSocket, key: u64, sequence: u64, timeout: Duration) ->
 }
 
 /// Whether a receive may be tried again: it timed out or was interrupted.
-pub(super) fn is_passing(error: &io::Error) -> bool {
+pub(crate) fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }

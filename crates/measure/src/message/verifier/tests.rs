@@ -104,6 +104,18 @@ proptest! {
 }
 
 #[test]
+fn the_number_of_the_last_message_is_its_own_although_others_are_lost_or_overtaken() {
+    let all = messages(0, 16, 8);
+    let mut verifier = Verifier::new(SEED, 1, 16).with_secret(SECRET);
+    // 2 is overtaken by 4, and 5 is lost.
+    for number in [0, 1, 3, 4, 2, 6, 7] {
+        verifier.bytes(&all[number]);
+        assert_eq!(verifier.last(), (0, number as u64));
+    }
+    assert_eq!(verifier.received(), 7);
+}
+
+#[test]
 fn words_and_bytes_are_the_same_messages() {
     let mut words = Generator::new(SEED, 0, 8);
     let mut verifier = Verifier::new(SEED, 1, 8);
