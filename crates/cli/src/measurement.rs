@@ -88,12 +88,17 @@ pub(crate) fn measure(
     let mut record = run::blank(registry, &plan, Some(limits));
     record.provenance = Some(provenance());
     record.other_load = other_load;
-    if let Some(host) = &plan.other_host
-        && measure_peer(host, &mut record, &mut progress, &mut interrupt) == End::Interrupted
-    {
-        progress.finish();
-        report_to_stderr(NOTHING_RECORDED);
-        return Ok(None);
+    if let Some(host) = &plan.other_host {
+        let end = match measure_peer(host, &mut record, &mut progress, &mut interrupt) {
+            End::Complete => compare_clocks(host, &plan, &mut interrupt),
+            end => Ok(end),
+        };
+        if !matches!(end, Ok(End::Complete)) {
+            progress.finish();
+            end?;
+            report_to_stderr(NOTHING_RECORDED);
+            return Ok(None);
+        }
     }
     progress.begin();
     let end = run::run(registry, &plan, &mut record, &mut scratch, &mut interrupt, &mut progress);
@@ -123,6 +128,20 @@ fn measure_peer(host: &OtherHost, record: &mut Record, progress: &mut Progress, 
     }
     other_load::warning_of_peer(peer.other_load, &peer.address).iter().for_each(|warning| progress.message(warning));
     End::Complete
+}
+
+/// Compares the clocks of both hosts, if an open loop needs that.
+///
+/// # Errors
+/// If they cannot be compared.
+fn compare_clocks(host: &OtherHost, plan: &Plan, interrupt: &mut Interrupt) -> Result<End> {
+    if plan.entrants.iter().all(|entrant| entrant.case.load.rate().is_none()) {
+        return Ok(End::Complete);
+    }
+    let error = host.compare_clocks(interrupt).context(
+        "open loops (--load) need the clocks of both hosts: open the UDP ports of the other host, or leave --load out",
+    )?;
+    Ok(if error.is_some() { End::Complete } else { End::Interrupted })
 }
 
 /// Counts the system calls of each case, once for a case and its control. Returns false if the user

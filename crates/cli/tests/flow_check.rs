@@ -46,20 +46,26 @@ fn warnings_are_said_and_do_not_fail() {
 #[test]
 fn the_part_of_a_host_needs_no_files_of_others() {
     let ground = ground(
-        "hosts: [near, far]
+        "hosts: [near, far, third]
 nats: { servers: ['nats://127.0.0.1:4222'], prefix: t }
 functions:
   - { name: a, on: near, module: { path: greet.wat }, input: { topic: ticks } }
   - { name: b, on: far, module: { path: absent.wat }, input: { topic: ticks, queue: b } }
 sources:
   - { name: in, on: near, timer: { every: 1s }, output: { topics: [ticks] } }
+  - { name: elsewhere, on: far, timer: { every: 1s }, output: { topics: [others] } }
+sinks:
+  - { name: out, on: third, input: { topic: others }, file: { path: out.txt } }
 topics:
   ticks: { transport: nats }
+  others: { transport: nats }
 ",
     );
     let check = |arguments: &[&str]| ground.run([&["flow", "check", "pipeline.yml"], arguments].concat());
     let done = check(&["--host", "near"]).exits(0);
-    assert!(done.stdout.contains("ticks: near -> "), "{}", done.stdout);
+    assert!(done.stdout.contains("ticks: near -> ") && !done.stdout.contains("others:"), "{}", done.stdout);
+    let done = check(&["--host", "third"]).exits(0);
+    assert!(done.stdout.contains("others: far -> third") && !done.stdout.contains("ticks:"), "{}", done.stdout);
     for (arguments, message) in
         [(&[][..], "absent.wat"), (&["--host", "far"], "absent.wat"), (&["--host", "fra"], "far")]
     {

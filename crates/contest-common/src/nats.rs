@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use async_nats::{Client, ConnectOptions, Subject};
+use async_nats::{Client, ConnectOptions, ServerAddr, Subject};
 use estafette_measure::Rendezvous;
 use estafette_measure::usage::Usage;
 use futures_util::StreamExt;
@@ -32,6 +32,9 @@ max_payload: 8388608
 max_pending: 268435456
 ";
 
+/// The only user of the server.
+const USER: &str = "estafette";
+
 /// The longest message in bytes, equal to `max_payload` above.
 pub const MAX_MESSAGE: usize = 8 << 20;
 
@@ -41,8 +44,21 @@ pub const MAX_MESSAGE: usize = 8 << 20;
 ///
 /// If the server cannot be started or does not accept connections in time, or a party has exited.
 pub fn serve(rendezvous: &mut Rendezvous) -> Result<Usage> {
-    let configuration = format!("host: \"{}\"\n{CONFIGURATION}", rendezvous.address());
-    SERVER.serve(&configuration, rendezvous, listens)
+    // Between two hosts, others may reach it.
+    let password = password()?;
+    let access = format!("authorization {{ user: {USER}, password: \"{password}\" }}");
+    let configuration = format!("host: \"{}\"\n{access}\n{CONFIGURATION}", rendezvous.address());
+    SERVER.serve(&configuration, rendezvous, |dir| {
+        let address = listens(dir)?;
+        Some(address.replacen("nats://", &format!("nats://{USER}:{password}@"), 1))
+    })
+}
+
+/// Returns a new password of 128 bits.
+fn password() -> Result<String> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).context("making a password")?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Returns the server's address once it has written its ports file:
@@ -75,11 +91,14 @@ impl Connection {
     ///
     /// If the broker has exited, or the server cannot be reached.
     pub fn open(rendezvous: &mut Rendezvous, capacity: usize) -> Result<Connection> {
-        let address = server::address(rendezvous)?;
+        let address: ServerAddr = server::address(rendezvous)?.parse().context("the address of nats-server")?;
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         // A server that has exited is not restarted. Its messages in flight are lost, so the
         // instance fails.
         let options = ConnectOptions::new().subscription_capacity(capacity).max_reconnects(1);
+        // The library does not take them from the address.
+        let (user, password) = (address.username().unwrap_or_default(), address.password().unwrap_or_default());
+        let options = options.user_and_password(user.to_owned(), password.to_owned());
         let client = runtime.block_on(options.connect(address)).context("connecting to nats-server")?;
         Ok(Connection { runtime: Arc::new(runtime), client })
     }

@@ -36,6 +36,7 @@ impl Mechanism for NatsNetwork {
     fn spec(&self) -> Spec {
         Spec::new("network/nats")
             .any_language(true)
+            .kernel_copies(4)
             .version(concat!("async-nats ", env!("LOCKED_ASYNC_NATS")))
             .implementation("nats-server beside the producer, publish and subscribe; credit in messages of its own")
             .patterns(&[Pattern::PingPong, Pattern::Stream])
@@ -46,7 +47,7 @@ impl Mechanism for NatsNetwork {
     }
 
     fn effective_capacity(&self, case: &Case) -> Option<u64> {
-        Some(slots(case) as u64)
+        Some((credit_batch(case) * (slots(case) / credit_batch(case))) as u64)
     }
 
     fn roles(&self, case: &Case) -> Vec<Role> {
@@ -75,7 +76,7 @@ impl Transport<Raw> for NatsNetwork {
         let tx = |subject: &str| Nats.sender(&connection, Names::one(Subject::from(subject)));
         let rx = |subject: &str| Nats.receiver(&connection, subject);
         let has_reply = case.pattern.is_bidirectional();
-        let batch_len = (slots(case) / BATCHES).max(1);
+        let batch_len = credit_batch(case);
         match role {
             Role::Consumer(_) if has_reply => {
                 let rx = RecvEnd { rx: rx(FORWARD)?, refund: None };
@@ -98,6 +99,11 @@ impl Transport<Raw> for NatsNetwork {
             other => anyhow::bail!("{other} has no end"),
         }
     }
+}
+
+/// How many messages the consumer returns credit for at once.
+fn credit_batch(case: &Case) -> usize {
+    (slots(case) / BATCHES).max(1)
 }
 
 /// The producer's credit.

@@ -143,16 +143,18 @@ fn open_loop(spec: &Spec, case: &Case, rate: u64, cores: usize) -> Result<(), In
     }
     if spec.ordering == Ordering::Unordered && matches!(case.load, Load::Poisson(_)) {
         return Err(RefusalKind::Promise.because(
-            "keeps no order, and when an overtaken message was due is no longer known at random times: use --arrivals constant",
+            "keeps no order. With random arrivals, nobody can say when an overtaken message was due: use --arrivals constant",
         ));
     }
     // Consumers need a core, too, if they are on this host.
     let left = if case.place == Place::OtherHost { cores } else { cores.saturating_sub(1) };
     let shared = case.runtime == Runtime::Thread && case.place != Place::Free && case.producers > left;
     if case.place == Place::SameCore || shared {
-        return Err(RefusalKind::Cores.because(
-            "a producer of an open loop needs its own core: use --place other-core, and fewer producers than cores",
-        ));
+        let why = "a producer of an open loop needs its own core";
+        return Err(RefusalKind::Cores.because(match case.place {
+            Place::OtherHost => format!("{why}, and this host has {cores}: use fewer producers"),
+            _ => format!("{why}: use --place other-core, and fewer producers than cores"),
+        }));
     }
     let least = case.producers as u64 * MIN_PRODUCER_RATE;
     if rate < least {

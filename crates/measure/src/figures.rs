@@ -15,7 +15,7 @@ use crate::message::Faults;
 use crate::other_load::DISTURBING;
 use crate::pattern::{ResultParty, Rules};
 use crate::protocol::{LatencyCounts, PartyReport};
-use crate::record::{Figures, Latency, MIN_LAPS, SliceFigure};
+use crate::record::{Figures, Latency, MIN_LAPS, SliceFigure, with_lost};
 use crate::slices::{SETTLE_NS, SliceCounts};
 use crate::spec::Spec;
 use crate::usage::Usage;
@@ -55,7 +55,13 @@ pub(crate) fn figures(
     let open_loop = case.load != Load::Saturated;
     let latency = merged(parties().filter_map(|party| party.latency.as_ref()));
     let latency = latency.filter(|counted| breach.is_none() || !counted.counts.is_empty());
-    let latency = latency.map(|counted| latency_of(&counted, open_loop)).transpose()?;
+    let lost_in_window = parties()
+        .filter(|party| matches!(party.role, Role::Consumer(_)))
+        .map(|party| party.lost)
+        .max()
+        .unwrap_or(lead.lost);
+    let lost = if open_loop { lost_in_window } else { 0 };
+    let latency = latency.map(|counted| latency_of(&counted, open_loop, lost)).transpose()?;
     let producers = || parties().filter(|party| matches!(party.role, Role::Producer(_)));
     let sum = |of: fn(&PartyReport) -> u64| producers().map(of).sum::<u64>();
     let late = sum(|party| party.late) as f64 / sum(|party| party.sent).max(1) as f64;
@@ -88,7 +94,7 @@ pub(crate) fn figures(
         burst_memory: lead.burst_memory,
         dropped_receives: consumers().map(|party| party.dropped).sum(),
         fairness: fairness(by_time, consumers().map(|party| &*party.shares)),
-        lost_in_window: consumers().map(|party| party.lost).max().unwrap_or(lead.lost),
+        lost_in_window,
         faults: measured.faults,
         breach,
         steal: measured.steal,
@@ -368,13 +374,14 @@ fn merged<'a>(counted: impl Iterator<Item = &'a LatencyCounts>) -> Option<Latenc
     })
 }
 
-fn latency_of(counted: &LatencyCounts, open_loop: bool) -> Result<Latency> {
+/// `lost` messages of an open loop have no time.
+fn latency_of(counted: &LatencyCounts, open_loop: bool, lost: u64) -> Result<Latency> {
     let mut times = Histogram::<u64>::new_with_bounds(1, 3_600_000_000_000, 3)?;
     for &(time, count) in &counted.counts {
         times.saturating_record_n(time, count);
     }
     anyhow::ensure!(!times.is_empty(), "no round trip was timed within the window: choose a longer --window");
-    let percentile = |of: f64, fewest: u64| (times.len() >= fewest).then(|| times.value_at_quantile(of));
+    let percentile = |of: f64, fewest: u64| with_lost(&times, lost, of).filter(|_| times.len() >= fewest);
     let mut bytes = Vec::new();
     V2DeflateSerializer::new()
         .serialize(&times, &mut bytes)
@@ -385,7 +392,7 @@ fn latency_of(counted: &LatencyCounts, open_loop: bool) -> Result<Latency> {
         min_ns: times.min(),
         mean_ns: times.mean(),
         stddev_ns: times.stdev(),
-        p50_ns: times.value_at_quantile(0.5),
+        p50_ns: with_lost(&times, lost, 0.5).unwrap_or_else(|| times.max()),
         p99_ns: percentile(0.99, Latency::MIN_FOR_P99),
         p999_ns: percentile(0.999, Latency::MIN_FOR_P999),
         max_ns: times.max(),
@@ -508,7 +515,7 @@ mod tests {
     #[test]
     fn a_percentile_needs_enough_samples() {
         let percentiles = |samples: u64| {
-            let latency = latency_of(&LatencyCounts { batch: 1, counts: vec![(100, samples)] }, false).unwrap();
+            let latency = latency_of(&LatencyCounts { batch: 1, counts: vec![(100, samples)] }, false, 0).unwrap();
             [latency.p99_ns, latency.p999_ns].map(|ns| ns.is_some())
         };
         assert_eq!([999, 1_000, 9_999, 10_000].map(percentiles), [[false; 2], [true, false], [true, false], [true; 2]]);
@@ -589,9 +596,19 @@ mod tests {
     #[test]
     fn percentiles_come_from_the_counts() {
         let counted = LatencyCounts { batch: 1, counts: vec![(100, 9_890), (1_000, 100), (5_000, 10)] };
-        let latency = latency_of(&counted, false).unwrap();
+        let latency = latency_of(&counted, false, 0).unwrap();
         assert_eq!((latency.min_ns, latency.p50_ns), (100, 100));
         assert!((999..=1_001).contains(&latency.p999_ns.unwrap()) && latency.max_ns >= 5_000);
-        assert!(latency_of(&LatencyCounts::default(), false).is_err());
+        assert!(latency_of(&LatencyCounts::default(), false, 0).is_err());
+    }
+
+    #[test]
+    fn lost_messages_of_an_open_loop_are_the_slowest() {
+        let counted = LatencyCounts { batch: 1, counts: vec![(100, 9_950), (1_000, 50)] };
+        let of = |lost| latency_of(&counted, true, lost).unwrap();
+        assert_eq!((of(0).p99_ns, of(0).p999_ns.map(|ns| ns / 900)), (Some(100), Some(1)));
+        // Of 10,060 messages the slowest hundredth are 60 lost ones and 41 slow ones, the slowest thousandth lost ones.
+        assert_eq!((of(60).p99_ns.map(|ns| ns / 900), of(60).p999_ns), (Some(1), None));
+        assert_eq!((of(200).p50_ns, of(200).p99_ns), (100, None));
     }
 }

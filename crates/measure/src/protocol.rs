@@ -76,6 +76,9 @@ fn tail() -> u64 {
     TAIL_NS
 }
 
+/// The time in `go` with which a child of another host starts when that arrives.
+pub(crate) const AT_ONCE: u64 = 0;
+
 /// A packet from the coordinator to a child.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -89,7 +92,8 @@ pub enum ToChild {
     Published(Publication),
     /// Every child is ready: begin at this time.
     Go {
-        /// The start of the warm-up in `CLOCK_MONOTONIC` nanoseconds.
+        /// The start of the warm-up in `CLOCK_MONOTONIC` nanoseconds. Between two hosts also [`AT_ONCE`], which the
+        /// other host replaces.
         start_ns: u64,
     },
     /// Every party has reported. Only sent to a broker, which has nothing more to forward.

@@ -5,11 +5,11 @@ use hdrhistogram::Histogram;
 use crate::bound::{Bound, bind, kernel_ns};
 use crate::breach::Breach;
 use crate::burst::BurstMemory;
-use crate::case::Cell;
+use crate::case::{Cell, Load};
 use crate::core_distance::{Comparable, LeftOut};
 use crate::pairs::{log_ratios, valid};
 use crate::protocol::CodecFigures;
-use crate::record::{Figures, InstanceRecord, Latency, MIN_LAPS, Outcome, Record};
+use crate::record::{Figures, InstanceRecord, Latency, MIN_LAPS, Outcome, Record, with_lost};
 use crate::spec::{Spec, Standing};
 use crate::stats::{
     CONFIDENCE, Interval, Margins, Modes, Verdict, log_ratio_sd, median, median_interval, modes, noise_floor, verdict,
@@ -113,13 +113,18 @@ pub struct Row {
     pub calls: Option<f64>,
     /// The processor time of these calls and of the kernel's copies: see [`kernel_ns`].
     pub kernel_ns: Option<f64>,
-    /// Its results. `None` if every instance failed or was discarded.
+    /// Its results. `None` if every instance failed or was discarded, or if it lost too much.
     pub result: Option<RowResult>,
     /// The number of failed instances, and the reason of the first failure.
     pub failed: Option<(usize, String)>,
     /// The promise that it broke.
     pub breach: Option<Breach>,
+    /// The share of messages that it lost, if it lost so many of an open loop that it has no result.
+    pub lost: Option<f64>,
 }
+
+/// If a mechanism loses this part of the messages of an open loop, there is no 99th percentile, by which it would be compared.
+const NO_P99: f64 = 0.01;
 
 /// The results of a mechanism in a cell: medians over its instances, unless stated otherwise.
 #[derive(Clone, Debug)]
@@ -391,12 +396,16 @@ fn row(record: &Record, at: usize) -> Option<Row> {
     });
     let first = failures.next().cloned();
     let spec = record.spec(&entrant.case.mechanism)?;
+    let result = row_result(record, at);
+    let is_open_loop = entrant.case.load != Load::Saturated;
+    let lost = result.as_ref().map(|result| result.lost).filter(|lost| is_open_loop && *lost >= NO_P99);
     Some(Row {
         spec: spec.clone(),
         effective_capacity: entrant.effective_capacity,
         calls: entrant.calls,
         kernel_ns: record.limits.as_ref().and_then(|limits| kernel_ns(&entrant.case, spec, entrant.calls, limits)),
-        result: row_result(record, at),
+        result: result.filter(|_| lost.is_none()),
+        lost,
         failed: first.map(|why| (1 + failures.count(), why)),
         breach: outcomes().find_map(|outcome| match outcome {
             Outcome::Measured(figures) => figures.breach.clone(),
@@ -430,6 +439,12 @@ fn row_result(record: &Record, at: usize) -> Option<RowResult> {
     let (arrived, lost) = (sum(|figures| figures.messages), sum(|figures| figures.lost_in_window));
     let metric_ns = middle(&|figures| Some(figures.metric_ns()))?;
     let latencies = all_latencies(&figures);
+    let is_open_loop = record.entrants[at].case.load != Load::Saturated;
+    let lost_of_percentiles = if is_open_loop { lost as u64 } else { 0 };
+    let percentile = |quantile: f64, fewest: u64| {
+        let all = latencies.as_ref().filter(|all| all.len() >= fewest)?;
+        Some(with_lost(all, lost_of_percentiles, quantile)? as f64)
+    };
     Some(RowResult {
         metric_ns,
         basis: Basis::of(&figures, has_long_turns(record)),
@@ -439,8 +454,8 @@ fn row_result(record: &Record, at: usize) -> Option<RowResult> {
             true => Some(metric_ns),
             false => middle(&|figures| Some(figures.latency.as_ref()?.p50_ns as f64)),
         },
-        p99_ns: latencies.as_ref().and_then(|all| percentile(all, 0.99, Latency::MIN_FOR_P99)),
-        p999_ns: latencies.as_ref().and_then(|all| percentile(all, 0.999, Latency::MIN_FOR_P999)),
+        p99_ns: percentile(0.99, Latency::MIN_FOR_P99),
+        p999_ns: percentile(0.999, Latency::MIN_FOR_P999),
         batch: figures.iter().filter_map(|figures| Some(figures.latency.as_ref()?.batch)).max().unwrap_or(1),
         cpu_ns: middle(&|figures| figures.cpu_ns_per_message),
         sides_cpu_ns: [
@@ -473,11 +488,6 @@ fn all_latencies(figures: &[&Figures]) -> Option<Histogram<u64>> {
     all.auto(true);
     histograms.try_for_each(|histogram| all.add(histogram)).ok()?;
     Some(all)
-}
-
-/// A percentile of latencies. `None` with fewer than `min` of them.
-fn percentile(latencies: &Histogram<u64>, quantile: f64, min: u64) -> Option<f64> {
-    (latencies.len() >= min).then(|| latencies.value_at_quantile(quantile) as f64)
 }
 
 #[cfg(test)]

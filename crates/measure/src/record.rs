@@ -269,9 +269,10 @@ pub struct Latency {
     pub stddev_ns: f64,
     /// The median.
     pub p50_ns: u64,
-    /// The 99th percentile. `None` with fewer than [`Latency::MIN_FOR_P99`] times.
+    /// The 99th percentile. `None` with fewer than [`Latency::MIN_FOR_P99`] times. In the percentiles of an open loop, lost
+    /// messages count as the slowest: `None` if so many were lost that this one was.
     pub p99_ns: Option<u64>,
-    /// The 99.9th percentile. `None` with fewer than [`Latency::MIN_FOR_P999`] times.
+    /// The 99.9th percentile. `None` with fewer than [`Latency::MIN_FOR_P999`] times, or if that message was lost.
     pub p999_ns: Option<u64>,
     /// The longest time.
     pub max_ns: u64,
@@ -298,6 +299,12 @@ fn unpacked(bytes: Vec<u8>, max_len: u64) -> Result<Vec<u8>> {
         bail!("after decompression it is longer than the maximum of {} MiB", max_len >> 20);
     }
     Ok(content)
+}
+
+/// A quantile of messages of which some were lost, and count as the slowest. `None` if that message was lost.
+pub(crate) fn with_lost(arrived: &Histogram<u64>, lost: u64, quantile: f64) -> Option<u64> {
+    let of_arrived = quantile * (1.0 + lost as f64 / arrived.len().max(1) as f64);
+    (of_arrived <= 1.0).then(|| arrived.value_at_quantile(of_arrived))
 }
 
 impl Latency {
@@ -327,9 +334,9 @@ impl Latency {
     }
 
     /// The 99th percentile, even of few times. Open loops are compared by it: it is inexact for a
-    /// single instance, but there are several instances.
-    fn p99_or_estimate(&self) -> u64 {
-        let of_histogram = || Some(self.times()?.value_at_quantile(0.99));
+    /// single instance, but there are several instances. The longest time if that message was lost.
+    fn p99_or_estimate(&self, lost: u64) -> u64 {
+        let of_histogram = || with_lost(&self.times()?, lost, 0.99);
         self.p99_ns.or_else(of_histogram).unwrap_or(self.max_ns)
     }
 }
@@ -489,7 +496,7 @@ impl Figures {
             return ns;
         }
         match (&self.latency, &self.codec) {
-            (Some(latency), _) if latency.open_loop => latency.p99_or_estimate() as f64,
+            (Some(latency), _) if latency.open_loop => latency.p99_or_estimate(self.lost_in_window) as f64,
             (Some(latency), _) => latency.p50_ns as f64,
             (None, Some(codec)) => codec.encode_ns + codec.decode_ns,
             (None, None) => self.window_ns as f64 / self.messages as f64,

@@ -16,6 +16,8 @@
 //!   within one run, and does not affect the anchors, counts as a change. Examples are the layout
 //!   of another build and a file system's cache. Only interleaved rounds of both builds could avoid
 //!   this; two records do not have them.
+//! - Times from one host's clock to another's are wrong by another amount in each run. The floor of such a case grows by
+//!   both errors.
 //! - Verdicts are not corrected for multiple comparisons: of many, some are wrong. The margin
 //!   of 2 % or the floor keeps them few.
 
@@ -28,7 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use estafette_measure::case::{Case, Cell};
 use estafette_measure::core_distance::Comparable;
 use estafette_measure::plan::MAX_ROUNDS;
-use estafette_measure::ranking::rank;
+use estafette_measure::ranking::{Ranking, rank};
 use estafette_measure::record::{MAKE_UP_ROUNDS, Outcome, REPEATS, Record};
 use estafette_measure::spec::{Spec, Standing};
 use estafette_measure::stats::{Interval, Margins, Verdict, median, shift_interval, verdict};
@@ -77,8 +79,8 @@ pub(crate) struct Compared {
     /// How much better B is than A, as a ln ratio; positive is better. A known drift is subtracted.
     /// `None` with too few instances.
     pub(crate) change: Option<Interval>,
-    /// The larger of the cell's noise floors in the two records, as a ln ratio; `None` if a record
-    /// has none.
+    /// The larger of the cell's noise floors in the two records, as a ln ratio, and the errors of the clocks; `None` if a
+    /// record has none.
     pub(crate) floor: Option<f64>,
     pub(crate) verdict: Option<Verdict>,
     /// -ln of the metric of each valid instance in A; more is better.
@@ -127,7 +129,10 @@ impl Comparison {
         let drift = Drift::of(&anchors.filter_map(|(.., shift)| *shift).collect::<Vec<_>>());
         let (floors_a, floors_b) = (floors(a), floors(b));
         let cases = shared.iter().map(|(case, ours, theirs, shift)| {
-            let floor = floors_a.get(&case.cell).zip(floors_b.get(&case.cell)).map(|(a, b)| a.max(*b));
+            let floor = floors_a.get(&case.cell).zip(floors_b.get(&case.cell)).map(|(a, b)| {
+                let least_ns = ours.median_ns.unwrap_or(f64::INFINITY).min(theirs.median_ns.unwrap_or(f64::INFINITY));
+                a.noise.max(b.noise) + ((a.clock_error_ns + b.clock_error_ns) / least_ns).ln_1p()
+            });
             let change = shift.map(|shift| drift.map_or(shift, |drift| drift.subtract_from(&shift)));
             let anchor = is_anchor(ours, theirs);
             Compared {
@@ -277,9 +282,21 @@ fn is_anchor(a: &Measured<'_>, b: &Measured<'_>) -> bool {
     [a, b].iter().all(|case| case.spec.standing == Standing::Reference) && a.spec.version == b.spec.version
 }
 
-/// Returns the noise floors of a record's cells.
-fn floors(record: &Record) -> BTreeMap<Cell, f64> {
-    rank(record).into_iter().filter_map(|ranking| Some((ranking.cell, ranking.floor?))).collect()
+/// What a difference of two runs may be without a change.
+struct Floor {
+    /// The noise floor of the cell, as a ln ratio.
+    noise: f64,
+    /// By how many nanoseconds its times may be wrong, if they are from one host's clock to another's.
+    clock_error_ns: f64,
+}
+
+/// Returns the floors of a record's cells.
+fn floors(record: &Record) -> BTreeMap<Cell, Floor> {
+    let floor = |ranking: Ranking| {
+        let clock_error_ns = ranking.one_way.map_or(0.0, |one_way| one_way.error_ns);
+        Some((ranking.cell, Floor { noise: ranking.floor?, clock_error_ns }))
+    };
+    rank(record).into_iter().filter_map(floor).collect()
 }
 
 fn notes(a: &Record, b: &Record, [name_a, name_b]: [&str; 2]) -> Vec<String> {

@@ -54,6 +54,8 @@ pub(crate) fn without_result(row: &Row) -> &'static str {
         "broke its promise"
     } else if row.failed.is_some() {
         "failed"
+    } else if row.lost.is_some() {
+        "loses too much"
     } else {
         "no valid instance"
     }

@@ -168,6 +168,10 @@ pub(crate) fn notes(ranking: &Ranking, value: &str) -> Vec<Note> {
             let breach = plain(&breach.to_string());
             notes.push(Note::Failure(format!("{} broke its promise: {breach}", row.spec.name)));
         }
+        if let Some(lost) = row.lost {
+            let words = "of the messages it was given, so at this load it has no 99th percentile";
+            notes.push(Note::Words(format!("{} lost {} {words}", row.spec.name, percent(lost))));
+        }
         if let Some(result) =
             row.result.as_ref().filter(|result| row.spec.loss == Loss::BestEffort && result.lost > 0.0)
         {
@@ -176,7 +180,7 @@ pub(crate) fn notes(ranking: &Ranking, value: &str) -> Vec<Note> {
                     format!(", more than the {} to stay below", percent(MAX_LOSS))
                 }
                 Load::Saturated => String::new(),
-                Load::Rate(_) | Load::Poisson(_) => String::from("; its times are of those that arrived"),
+                Load::Rate(_) | Load::Poisson(_) => String::from(", which count as the slowest"),
             };
             let (name, lost) = (&row.spec.name, percent(result.lost));
             let offered = offered(ranking, result);

@@ -174,9 +174,10 @@ fn readable(hosts: &[Host], what: &str) -> Vec<usize> {
         .collect()
 }
 
-/// The socket address at the end of a text such as `tcp://127.0.0.2:4000` or `127.0.0.2:4000`.
+/// The socket address at the end of a text such as `tcp://127.0.0.2:4000`, `nats://user:password@127.0.0.2:4000` or
+/// `127.0.0.2:4000`.
 fn socket_address(text: &str) -> Option<SocketAddr> {
-    text.trim_end_matches('/').rsplit('/').next()?.parse().ok()
+    text.trim_end_matches('/').rsplit(['/', '@']).next()?.parse().ok()
 }
 
 /// Plays every pattern that mechanisms support between hosts, with the consumer at the first address

@@ -10,6 +10,7 @@
 
 mod bad_input;
 mod client;
+mod cluster;
 mod delivery;
 mod full;
 mod ground;
@@ -30,6 +31,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let tests = [
         bad_input::TESTS,
+        cluster::TESTS,
         delivery::TESTS,
         full::TESTS,
         kills::TESTS,

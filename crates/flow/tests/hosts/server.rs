@@ -41,6 +41,12 @@ pub(crate) fn find() -> Option<PathBuf> {
     program
 }
 
+/// Free ports. All are open until all are known, so that they differ.
+fn free_ports<const N: usize>() -> [u16; N] {
+    let free = [0; N].map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+    free.map(|listener| listener.local_addr().unwrap().port())
+}
+
 fn is_supported(program: &Path) -> bool {
     let output = Command::new(program).arg("--version").output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -53,14 +59,39 @@ fn is_supported(program: &Path) -> bool {
 impl Server {
     /// Starts a server. None if there is no program, which is said.
     pub(crate) fn start(configuration: &str) -> Option<Server> {
-        let program = find()?;
-        // Both are open until both are known, so that they differ.
-        let free = [0; 2].map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
-        let [port, monitor] = free.map(|listener| listener.local_addr().unwrap().port());
-        let mut server = Server { program, folder: tempfile::tempdir().unwrap(), port, monitor, child: None };
+        let mut server = Server::at(find()?, free_ports());
         server.configure(configuration);
         server.run();
         Some(server)
+    }
+
+    /// Starts three servers that form a cluster, and waits until it has a leader. None if there is no program, which
+    /// is said.
+    pub(crate) fn start_cluster() -> Option<Vec<Server>> {
+        let program = find()?;
+        let [a, b, c, rest @ ..]: [u16; 9] = free_ports();
+        let routes = [a, b, c].map(|route| format!("nats://127.0.0.1:{route}")).join(", ");
+        let servers = [a, b, c].into_iter().zip(rest.chunks(2)).enumerate().map(|(index, (route, ports))| {
+            let mut server = Server::at(program.clone(), [ports[0], ports[1]]);
+            server.configure(&format!(
+                "server_name: n{index}\n{JETSTREAM}cluster {{ name: c, listen: \"127.0.0.1:{route}\", routes: [{routes}] }}\n"
+            ));
+            server.run();
+            server
+        });
+        let servers: Vec<Server> = servers.collect();
+        servers.iter().for_each(Server::until_healthy);
+        Some(servers)
+    }
+
+    fn at(program: PathBuf, [port, monitor]: [u16; 2]) -> Server {
+        Server { program, folder: tempfile::tempdir().unwrap(), port, monitor, child: None }
+    }
+
+    /// Waits until its streams are as far as those of the other servers.
+    #[track_caller]
+    pub(crate) fn until_healthy(&self) {
+        until(|| self.monitored("/healthz").ok().filter(|answer| answer.starts_with("HTTP/1.1 200 ")));
     }
 
     /// Writes the configuration, for the next start or reload.

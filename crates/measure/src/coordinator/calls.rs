@@ -32,8 +32,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// - Tracing is forbidden on this machine, or an instance failed.
 /// - The ends are in one process. They make few system calls.
 /// - The case is a pipeline.
-/// - The consumer reports its progress to the producers, so that they can choose their rate. Those
-///   calls belong to the harness and not to the mechanism.
+/// - Messages of a stream may be lost. The consumer then reports its progress to the producers, so that they can
+///   choose their rate. Those calls belong to the harness and not to the mechanism.
 ///
 /// # Errors
 /// When the user interrupts the run.

@@ -28,7 +28,7 @@ use crate::hosts::{ClockError, HostLoad, Offset, OtherHost};
 use crate::message::Faults;
 use crate::pauses::{Turn, TurnWriter};
 use crate::pipeline;
-use crate::protocol::{self, Assignment, Publication, Report, ToChild, ToCoordinator};
+use crate::protocol::{self, AT_ONCE, Assignment, Publication, Report, ToChild, ToCoordinator};
 use crate::usage::Steal;
 use crate::window::{TAIL_NS, Window};
 
@@ -48,8 +48,6 @@ const ROUND_TRIPS_OF_TAIL: u64 = 3;
 /// The number of round trips to another host after which both start, if times of both clocks are compared: one for `go`
 /// and its confirmation, and two for a host that is slow once.
 const ROUND_TRIPS_OF_START: u64 = 3;
-/// The time in `go` with which a child of another host starts when that arrives.
-const AT_ONCE: u64 = 0;
 /// How long a child may take to exit after `done`.
 pub(crate) const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -234,8 +232,8 @@ impl Instance {
             secret: setup.secret,
             dir: self.dir.path().to_owned(),
             address: setup.other_host.as_ref().map_or_else(protocol::loopback, OtherHost::address),
-            // This host starts when the other one has reported its start: a round trip after that, and another one
-            // if a packet is lost.
+            // Without compared clocks, this host starts when the other one has reported its start: a round trip after
+            // that, and another one if a packet is lost.
             tail_ns: TAIL_NS + ROUND_TRIPS_OF_TAIL * self.round_trip_ns(),
             cpus: cores(role, &setup.case, &setup.cpus),
         }
@@ -298,6 +296,9 @@ impl Instance {
         let Some(before) = self.clock_offset else { return Ok(None) };
         let Some(after) = clock_offset(setup, interrupt)? else { return Ok(None) };
         let error = ClockError::between(before, after);
+        if !error.is_possible() {
+            return Err(Failure::new(FailureKind::Error, "the clock of the other host jumped during the instance"));
+        }
         let parties = self.reports.iter_mut().flatten().flat_map(|report| &mut report.parties);
         for (ns, _) in parties.filter_map(|party| party.latency.as_mut()).flat_map(|latency| &mut latency.counts) {
             *ns = error.corrected(*ns);
@@ -493,8 +494,8 @@ impl Instance {
         self.published.clear();
         let (here, there): (Vec<_>, Vec<_>) = self.children.0.iter().partition(|child| child.pid().is_some());
         if let Some(offset) = self.clock_offset {
-            // Both hosts start at the same moment, each by its own clock. If a packet is lost and this one starts
-            // late, its senders are, and the instance is discarded for it.
+            // Both hosts start at the same moment, each by its own clock. If a packet is lost, this one may start
+            // later. Its messages are then late, and if they are many, the instance is discarded.
             let start_ns = now_ns() + RUN_UP_NS + ROUND_TRIPS_OF_START * self.round_trip_ns();
             send_go_to(&there, start_ns.saturating_add_signed(offset.ns))?;
             there.iter().for_each(|child| child.wait_until_begun());

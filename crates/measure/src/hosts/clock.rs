@@ -11,7 +11,6 @@
 //! Clocks also drift: two clocks without NTP by some 10 us in a second. So the offset is estimated before
 //! and after each instance that compares times of both hosts. See [`ClockError`].
 
-use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::thread::{self, JoinHandle};
@@ -23,24 +22,22 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::now_ns;
-use crate::limits::link::{connect, is_passing};
+use crate::limits::link::{FIRST_TIMEOUT, MIN_TIMEOUT, connect, exchange};
 
 /// The length of a packet in bytes: the key, a sequence number and a time. A request has the time 0.
 const PACKET: usize = 24;
 /// Times from here on are not possible: a host would have run for 146 years.
 const MAX_TIME: u64 = 1 << 62;
+/// Errors from here on are not possible. JSON has no larger whole numbers.
+const MAX_ERROR: u64 = 1 << 53;
 /// How long packets are exchanged.
 const LENGTH: Duration = Duration::from_millis(20);
-/// How long they are exchanged if the error stays above twice that of the best estimate before.
+/// How long they are exchanged if the error stays above twice that of earlier estimates.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// The least number of replies, in whatever time they take.
 const LEAST: u32 = 8;
 /// The longest time for them.
 const MAX_LENGTH: Duration = Duration::from_secs(3);
-/// How long the first reply may take.
-const FIRST_TIMEOUT: Duration = Duration::from_secs(1);
-/// The least time to wait for a further reply: a busy host may take so long.
-const MIN_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// Where a [`ClockServer`] answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,7 +51,7 @@ pub(super) struct ClockPort {
 /// How wrong the times of an instance may be that were measured from one host to the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockError {
-    /// Every time may be too long or too short by this many nanoseconds, all by about the same.
+    /// Every time of the instance may be too long or too short by this many nanoseconds.
     pub max_ns: u64,
     /// By how many nanoseconds the other clock gained on this one during the instance. Half of it has been
     /// subtracted from the times.
@@ -70,7 +67,7 @@ impl ClockError {
 
     /// Whether the numbers are possible in a record.
     pub(crate) fn is_possible(self) -> bool {
-        self.max_ns < MAX_TIME && self.drift_ns.unsigned_abs() < MAX_TIME
+        self.max_ns < MAX_ERROR && self.drift_ns.unsigned_abs() < MAX_ERROR
     }
 
     /// A time that was measured with the first estimate, with the correction for the drift.
@@ -202,32 +199,44 @@ pub(super) struct ClockProbe {
     socket: UdpSocket,
     key: u64,
     sequence: u64,
-    /// The smallest error of an estimate so far.
-    best_error_ns: u64,
+    /// How long the first reply may take.
+    first_timeout: Duration,
+    /// The error of a good estimate: the smallest so far, which grows by a tenth with each that is larger.
+    good_error_ns: u64,
 }
 
 impl ClockProbe {
-    /// A probe of the server at this port of `host`.
+    /// A probe of the server at this port of `host`, to which a round trip takes about so long.
     ///
     /// # Errors
     /// When this host has no address from which to reach it.
-    pub(super) fn connect(host: IpAddr, port: ClockPort) -> Result<ClockProbe> {
-        Ok(ClockProbe {
-            socket: connect(SocketAddr::new(host, port.port))?,
-            key: port.key,
-            sequence: 0,
-            best_error_ns: u64::MAX / 2,
-        })
+    pub(super) fn connect(host: IpAddr, port: ClockPort, round_trip: Duration) -> Result<ClockProbe> {
+        let socket = connect(SocketAddr::new(host, port.port))?;
+        let first_timeout = FIRST_TIMEOUT.max(2 * round_trip);
+        Ok(ClockProbe { socket, key: port.key, sequence: 0, first_timeout, good_error_ns: u64::MAX / 4 })
     }
 
     /// Estimates the offset. Blocks for 20 ms, for up to 200 ms if a host is disturbed, or for eight round
     /// trips if these take longer, but not for more than about 3 s. `None` if it is cancelled.
     ///
     /// # Errors
-    /// When no reply comes at all, or replies contradict each other.
+    /// When no reply comes at all, or replies contradict each other twice.
     pub(super) fn estimate(&mut self, mut is_cancelled: impl FnMut() -> bool) -> Result<Option<Offset>> {
-        let (mut interval, mut replies, mut fastest) = (Interval::EVERYTHING, 0, FIRST_TIMEOUT / 4);
-        let (started, good_ns) = (Instant::now(), 2 * self.best_error_ns);
+        let Some(interval) = self.sample(&mut is_cancelled)? else { return Ok(None) };
+        // The clock may just have been set by NTP.
+        let interval = match interval.offset() {
+            Ok(_) => Some(interval),
+            Err(_) => self.sample(&mut is_cancelled)?,
+        };
+        let Some(offset) = interval.map(Interval::offset).transpose()? else { return Ok(None) };
+        self.good_error_ns = offset.error_ns.min(self.good_error_ns + self.good_error_ns / 10);
+        Ok(Some(offset))
+    }
+
+    /// Exchanges packets. `None` if it is cancelled.
+    fn sample(&mut self, is_cancelled: &mut impl FnMut() -> bool) -> Result<Option<Interval>> {
+        let (mut interval, mut replies, mut fastest) = (Interval::EVERYTHING, 0, self.first_timeout / 4);
+        let (started, good_ns) = (Instant::now(), 2 * self.good_error_ns);
         let is_enough = |replies: u32, interval: Interval, elapsed: Duration| {
             let is_good = interval.length() / 2 <= good_ns;
             elapsed >= MAX_LENGTH || replies >= LEAST && elapsed >= if is_good { LENGTH } else { PATIENCE }
@@ -245,47 +254,19 @@ impl ClockProbe {
         if replies == 0 {
             bail!("no reply to UDP packets to {}: a firewall may drop them", self.socket.peer_addr()?);
         }
-        let offset = interval.offset()?;
-        self.best_error_ns = self.best_error_ns.min(offset.error_ns);
-        Ok(Some(offset))
+        Ok(Some(interval))
     }
 
     /// Makes one round trip. `None` if no possible reply came in time.
     fn ask(&mut self, timeout: Duration) -> Result<Option<Reply>> {
         self.sequence += 1;
-        let started = Instant::now();
+        let (key, sequence) = (self.key, self.sequence);
         let sent_ns = now_ns();
-        // An error that an earlier packet caused, such as an unreachable port, is a lost packet.
-        if self.socket.send(&write(self.key, self.sequence, 0)).is_err() {
-            thread::sleep(MIN_TIMEOUT);
-            return Ok(None);
-        }
-        let mut packet = [0; PACKET + 1];
-        loop {
-            let left = timeout.saturating_sub(started.elapsed());
-            if left.is_zero() {
-                return Ok(None);
-            }
-            self.socket.set_read_timeout(Some(left))?;
-            match self.socket.recv(&mut packet) {
-                Ok(len) => {
-                    let received_ns = now_ns();
-                    match read(&packet[..len], self.key) {
-                        Some((sequence, theirs_ns)) if sequence == self.sequence && theirs_ns < MAX_TIME => {
-                            return Ok(Some(Reply { sent_ns, theirs_ns, received_ns }));
-                        }
-                        // A late reply, or a stranger's packet.
-                        _ => {}
-                    }
-                }
-                Err(error) if is_passing(&error) => {}
-                Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-                    thread::sleep(MIN_TIMEOUT);
-                    return Ok(None);
-                }
-                Err(error) => return Err(error).context("receiving a UDP packet"),
-            }
-        }
+        exchange(&self.socket, &write(key, sequence, 0), timeout, |reply| {
+            let received_ns = now_ns();
+            let theirs_ns = read(reply, key).filter(|(theirs, ns)| *theirs == sequence && *ns < MAX_TIME)?.1;
+            Some(Reply { sent_ns, theirs_ns, received_ns })
+        })
     }
 }
 
@@ -330,9 +311,9 @@ mod tests {
     }
 
     #[test]
-    fn two_processes_of_one_host_have_the_same_clock() {
+    fn a_server_of_this_host_has_the_same_clock() {
         let server = ClockServer::start(HERE).unwrap();
-        let mut probe = ClockProbe::connect(HERE, server.port()).unwrap();
+        let mut probe = ClockProbe::connect(HERE, server.port(), Duration::ZERO).unwrap();
         for _ in 0..2 {
             let offset = probe.estimate(|| false).unwrap().unwrap();
             assert!(offset.ns.unsigned_abs() <= offset.error_ns, "{offset:?}");
@@ -360,7 +341,7 @@ mod tests {
     fn a_server_that_does_not_answer_is_an_error() {
         // Nothing listens at the port of a server that has ended.
         let port = ClockServer::start(HERE).unwrap().port();
-        let error = ClockProbe::connect(HERE, port).unwrap().estimate(|| false).unwrap_err();
+        let error = ClockProbe::connect(HERE, port, Duration::ZERO).unwrap().estimate(|| false).unwrap_err();
         assert!(error.to_string().contains("a firewall may drop them"), "{error:#}");
     }
 
@@ -378,7 +359,7 @@ mod tests {
                 }
             }
         });
-        let mut probe = ClockProbe::connect(HERE, port).unwrap();
+        let mut probe = ClockProbe::connect(HERE, port, Duration::ZERO).unwrap();
         for _ in 0..LEAST {
             let reply = probe.ask(FIRST_TIMEOUT).unwrap().expect("a reply");
             assert!((reply.sent_ns..=reply.received_ns).contains(&reply.theirs_ns));

@@ -127,9 +127,9 @@ pub(super) enum ToPeer {
         id: u64,
         assignment: Box<Assignment>,
     },
-    /// Asks where the peer answers with its clock. Once in a session.
+    /// Asks where the peer answers with its clock.
     OpenClock {},
-    /// A packet for a child. The time in `go` is of the peer's clock; if it is 0, the child starts at once.
+    /// A packet for a child. The time in `go` is of the peer's clock, or [`protocol::AT_ONCE`].
     Child {
         id: u64,
         packet: ToChild,

@@ -36,7 +36,7 @@ use crate::coordinator::{Interrupt, Scratch};
 use crate::entry::Registry;
 use crate::limits::available_cpus;
 use crate::limits::link::{Responder, Stopper};
-use crate::protocol::{self, Assignment, ToChild, ToCoordinator};
+use crate::protocol::{self, AT_ONCE, Assignment, ToChild, ToCoordinator};
 
 /// The maximum number of children at the same time. An instance between two hosts has one here.
 const MAX_CHILDREN: usize = 64;
@@ -302,8 +302,10 @@ impl<'a> Session<'a> {
 
     /// Answers questions about this host's clock until the session ends.
     fn open_clock(&mut self) -> Result<()> {
-        ensure!(self.clock.is_none(), "the coordinator opens the clock twice");
-        let port = self.clock.insert(ClockServer::start(self.address)?).port();
+        let port = match &self.clock {
+            Some(clock) => clock.port(),
+            None => self.clock.insert(ClockServer::start(self.address)?).port(),
+        };
         self.send(&FromPeer::ClockPort { port })
     }
 
@@ -375,7 +377,7 @@ impl<'a> Session<'a> {
 /// When that is too far in the future.
 fn start_time(start_ns: u64) -> Result<u64> {
     let now = now_ns();
-    if start_ns == 0 {
+    if start_ns == AT_ONCE {
         return Ok(now + RUN_UP_NS);
     }
     ensure!(

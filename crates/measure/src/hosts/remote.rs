@@ -189,13 +189,24 @@ impl OtherHost {
             none => {
                 let host = self.listens_at().context("the other host does not say at which address it listens")?;
                 match self.0.request(&ToPeer::OpenClock {}, || interrupt.is_requested())? {
-                    Some(FromPeer::ClockPort { port }) => none.insert(ClockProbe::connect(host, port)?),
+                    Some(FromPeer::ClockPort { port }) => {
+                        none.insert(ClockProbe::connect(host, port, self.round_trip())?)
+                    }
                     Some(other) => bail!("the peer answered a question about its clock with {other:?}"),
                     None => return Ok(None),
                 }
             }
         };
         probe.estimate(|| interrupt.is_requested()).context("comparing the clocks of both hosts")
+    }
+
+    /// Compares the clocks of both hosts once, to see whether it is possible. Returns the largest possible error of the
+    /// offset, in nanoseconds; `None` if the user interrupts.
+    ///
+    /// # Errors
+    /// When the session has ended, or UDP packets do not reach the other host.
+    pub fn compare_clocks(&self, interrupt: &mut Interrupt) -> Result<Option<u64>> {
+        Ok(self.clock_offset(interrupt)?.map(|offset| offset.error_ns))
     }
 
     /// Why the session has ended, if it has.

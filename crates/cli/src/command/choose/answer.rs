@@ -315,13 +315,11 @@ fn burst_memory(mechanism: &str, rankings: &[Ranking]) -> Option<f64> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::fs;
-    use std::path::PathBuf;
-
     use estafette_measure::ranking::rank;
     use estafette_measure::spec::Standing;
     use estafette_measure::stats;
 
+    use super::super::questions::{Published, published};
     use super::*;
     use crate::args::Need;
 
@@ -346,19 +344,12 @@ pub(super) mod tests {
     /// For each cell of the published records the answer is what the verdicts say.
     #[test]
     fn answers_agree_with_the_verdicts_of_the_published_records() {
-        let results = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
         let mut asked = 0;
-        for file in fs::read_dir(results)
-            .unwrap()
-            .flatten()
-            .filter(|file| file.path().extension().is_some_and(|end| end == "gz"))
-        {
-            let record = Record::load(&file.path()).unwrap();
-            let rankings = rank(&record);
-            for ranking in &rankings {
-                let found = question(&ranking.cell).find(&rankings).unwrap();
+        for Published { file, record, rankings, .. } in published() {
+            for ranking in rankings {
+                let found = question(&ranking.cell).find(rankings).unwrap();
                 assert!(found.notes.is_empty() && found.rankings.iter().any(|one| one.cell == ranking.cell));
-                let answer = Answer::of(ranking, &Question::default(), &record, &rankings);
+                let answer = Answer::of(ranking, &Question::default(), record, rankings);
                 let is_candidate = |row: &&Row| row.spec.standing == Standing::Candidate && row.result.is_some();
                 let candidates: Vec<&Row> = ranking.rows.iter().filter(is_candidate).collect();
                 assert_eq!(answer.mechanisms.len(), candidates.len());
@@ -368,7 +359,7 @@ pub(super) mod tests {
                 for other in candidates.iter().map(|row| &row.spec.name).filter(|name| *name != best) {
                     let verdict = ranking.comparison(at(best), at(other)).verdict;
                     let is_best = ranking.floor.is_none() || answer.best.contains(other);
-                    let words = format!("{}: {}: {best} and {other}", file.path().display(), ranking.cell);
+                    let words = format!("{file}: {}: {best} and {other}", ranking.cell);
                     assert_eq!(verdict == stats::Verdict::Slower, !is_best, "{words}");
                     assert_ne!(verdict, stats::Verdict::Faster, "{words}");
                 }

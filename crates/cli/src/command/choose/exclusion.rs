@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::question::Question;
 use crate::args::Need;
 use crate::columns::{plain, wrapped};
-use crate::table::grouped_by_family;
+use crate::table::{grouped_by_family, percent};
 
 /// A mechanism that is no answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -34,6 +34,8 @@ pub(super) enum Why {
     Failed(String),
     /// All its instances were discarded.
     Discarded(String),
+    /// It lost so many messages of an open loop that it has no 99th percentile.
+    LosesTooMuch(String),
 }
 
 impl Excluded {
@@ -47,7 +49,10 @@ impl Excluded {
             (None, Some(breach), _) => Why::BrokePromise(breach.to_string()),
             _ if row.result.is_some() => return None,
             (None, None, Some((_, why))) => Why::Failed(why.clone()),
-            (None, None, None) => Why::Discarded(discarded(record, &row.spec)),
+            (None, None, None) => match row.lost {
+                Some(lost) => Why::LosesTooMuch(format!("lost {} of the messages at this load", percent(lost))),
+                None => Why::Discarded(discarded(record, &row.spec)),
+            },
         };
         Some(Excluded { mechanism: row.spec.name.clone(), why })
     }
@@ -85,6 +90,7 @@ impl Excluded {
             Why::BrokePromise(why) => format!("broke its promise: {why}"),
             Why::Failed(why) => format!("failed: {why}"),
             Why::Discarded(why) => format!("every instance discarded: {why}"),
+            Why::LosesTooMuch(why) => why.clone(),
         }
     }
 }

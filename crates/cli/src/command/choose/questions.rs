@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use estafette_measure::case::Cell;
 use estafette_measure::core_distance::Comparable;
@@ -22,10 +23,10 @@ const QUESTIONS: usize = 200;
 const SEED: u64 = 20;
 
 /// A published record, as `choose` and as the oracle see it.
-struct Published {
-    file: String,
-    record: Record,
-    rankings: Vec<Ranking>,
+pub(super) struct Published {
+    pub(super) file: String,
+    pub(super) record: Record,
+    pub(super) rankings: Vec<Ranking>,
     comparable: Record,
 }
 
@@ -41,7 +42,13 @@ struct Asked<'a> {
     floor: Option<f64>,
 }
 
-fn published() -> Vec<Published> {
+/// The published records. They are loaded and ranked once for all tests, which takes seconds.
+pub(super) fn published() -> &'static [Published] {
+    static PUBLISHED: LazyLock<Vec<Published>> = LazyLock::new(load_published);
+    &PUBLISHED
+}
+
+fn load_published() -> Vec<Published> {
     let results = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
     let files = fs::read_dir(results).unwrap().flatten().map(|file| file.path());
     let mut files: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end == "gz")).collect();
@@ -117,7 +124,12 @@ impl Asked<'_> {
 
 /// Every question: each ranked cell with each combination of needs, and for each two neighbours in its
 /// table which of the two to use.
-fn asked(published: &[Published]) -> Vec<Asked<'_>> {
+fn asked() -> &'static [Asked<'static>] {
+    static ASKED: LazyLock<Vec<Asked>> = LazyLock::new(|| ask_all(published()));
+    &ASKED
+}
+
+fn ask_all(published: &[Published]) -> Vec<Asked<'_>> {
     let needs: [&[Need]; 9] = [
         &[],
         &[Need::NoLoss],
@@ -167,10 +179,9 @@ fn of_cell<'a>(published: &'a Published, ranking: &'a Ranking, needs: &[Need], n
 
 #[test]
 fn two_hundred_questions_with_one_answer_get_the_winner_of_the_record() {
-    let published = published();
-    let mut asked = asked(&published);
-    fastrand::Rng::with_seed(SEED).shuffle(&mut asked);
-    let with_winner = asked.iter().filter_map(|asked| Some((asked, asked.winner()?)));
+    let mut shuffled: Vec<&Asked> = asked().iter().collect();
+    fastrand::Rng::with_seed(SEED).shuffle(&mut shuffled);
+    let with_winner = shuffled.into_iter().filter_map(|asked| Some((asked, asked.winner()?)));
     let (mut questions, mut wrong) = (0, Vec::new());
     for (asked, winner) in with_winner.take(QUESTIONS) {
         questions += 1;
@@ -184,9 +195,8 @@ fn two_hundred_questions_with_one_answer_get_the_winner_of_the_record() {
 
 #[test]
 fn questions_without_one_answer_are_said_to_be_equal_or_not_decided() {
-    let published = published();
     let (mut equal, mut undecided) = (0, 0);
-    for asked in asked(&published).iter().filter(|asked| asked.fit.len() > 1 && asked.winner().is_none()) {
+    for asked in asked().iter().filter(|asked| asked.fit.len() > 1 && asked.winner().is_none()) {
         let answer = asked.answer();
         let number = |name: &String| asked.fit.iter().copied().find(|at| asked.name(*at) == name).unwrap();
         let best: Vec<usize> = answer.best.iter().map(number).collect();
@@ -216,8 +226,7 @@ fn questions_without_one_answer_are_said_to_be_equal_or_not_decided() {
 
 #[test]
 fn questions_that_nothing_or_one_mechanism_satisfies_are_answered_so() {
-    let published = published();
-    for asked in asked(&published).iter().filter(|asked| asked.fit.len() < 2) {
+    for asked in asked().iter().filter(|asked| asked.fit.len() < 2) {
         let (answer, words) = (asked.answer(), asked.words());
         match &*asked.fit {
             [] => {

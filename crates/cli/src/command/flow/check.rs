@@ -17,7 +17,7 @@ struct Printed<'a> {
     /// Whether the pipeline can run.
     good: bool,
     diagnostics: &'a [Diagnostic],
-    /// The topics that cross hosts.
+    /// The topics that cross hosts: all, or those with an end on the host that is asked for.
     #[serde(skip_serializing_if = "<[Crossing]>::is_empty")]
     crossings: &'a [Crossing],
     /// What the server lacks for them.
@@ -30,7 +30,10 @@ pub(crate) fn run(args: &FlowCheck) -> Result<Exit> {
     let host = args.host.as_deref().map_or(CheckedHost::All, CheckedHost::Named);
     let options = Options { inspector: Some(&Inspector), host, ..Options::default() };
     let Checked { pipeline, diagnostics } = check(&args.pipeline, &options);
-    let crossings = pipeline.as_ref().map(Pipeline::crossings).unwrap_or_default();
+    let mut crossings = pipeline.as_ref().map(Pipeline::crossings).unwrap_or_default();
+    if let Some(host) = &args.host {
+        crossings.retain(|Crossing { from, to, .. }| from.contains(host) || to.contains(host));
+    }
     let missing = match pipeline.as_ref().filter(|_| args.server) {
         Some(pipeline) => missing_on_server(pipeline)?,
         None => Vec::new(),

@@ -7,7 +7,9 @@ use std::time::Duration;
 use anyhow::bail;
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, FromConsumer, PullConsumer, pull};
 use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamErrorKind, RequestError, RequestErrorKind};
-use async_nats::jetstream::stream::{self, Config, DiscardPolicy, RetentionPolicy, StorageType, Stream};
+use async_nats::jetstream::stream::{
+    self, Config, ConsumerErrorKind, DiscardPolicy, RetentionPolicy, StorageType, Stream,
+};
 use async_nats::jetstream::{self, ErrorCode};
 
 use super::errors::reason;
@@ -24,6 +26,14 @@ const KEEPER: Duration = Duration::from_secs(60);
 /// How long the server recognises a message that is published again. Its own default.
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
 
+/// What JetStream says while a cluster has no leader, or too few of its servers are there.
+const FORMING: [ErrorCode; 4] = [
+    ErrorCode::CLUSTER_INCOMPLETE,
+    ErrorCode::CLUSTER_NO_PEERS,
+    ErrorCode::CLUSTER_NOT_AVAILABLE,
+    ErrorCode::CLUSTER_NOT_LEADER,
+];
+
 /// Why a stream or a consumer cannot be used.
 #[derive(Debug)]
 pub(super) enum SetupError {
@@ -34,6 +44,11 @@ pub(super) enum SetupError {
 }
 
 impl SetupError {
+    /// The error with this code of JetStream. A cluster that is still forming counts as a server that does not answer.
+    fn refusal(code: ErrorCode, text: String) -> SetupError {
+        if FORMING.contains(&code) { SetupError::Unreachable(text) } else { SetupError::Refused(text) }
+    }
+
     pub(super) fn text(&self) -> &str {
         match self {
             SetupError::Unreachable(text) | SetupError::Refused(text) => text,
@@ -201,9 +216,10 @@ pub(super) async fn consumer(
     };
     let consumer = stream.get_or_create_consumer(queue, config).await.map_err(|error| {
         let text = format!("the consumer `{queue}` of the stream `{}`: {}", topic.stream, reason(&error));
-        match request(&error) {
-            Some(_) => unanswered(link, &error),
-            None => SetupError::Refused(text),
+        match (error.kind(), request(&error)) {
+            (ConsumerErrorKind::JetStream(refusal), _) => SetupError::refusal(refusal.error_code(), text),
+            (_, Some(_)) => unanswered(link, &error),
+            (_, None) => SetupError::Refused(text),
         }
     })?;
     if consumer.cached_info().config.ack_policy != AckPolicy::Explicit {
@@ -299,7 +315,7 @@ fn refused(stream: &str, refusal: &jetstream::Error) -> SetupError {
     if matches!(code, ErrorCode::JETSTREAM_NOT_ENABLED | ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT) {
         return SetupError::Refused(NO_JETSTREAM.into());
     }
-    SetupError::Refused(format!("the server refuses the stream `{stream}`: {}", reason(refusal)))
+    SetupError::refusal(code, format!("the server refuses the stream `{stream}`: {}", reason(refusal)))
 }
 
 /// An error of a request that has no answer of JetStream.

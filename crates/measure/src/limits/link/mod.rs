@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::loss::PacketLoss;
 pub use self::responder::{Ports, Responder, Stopper};
-pub(crate) use self::round_trips::{connect, is_passing};
+pub(crate) use self::round_trips::{FIRST_TIMEOUT, MIN_TIMEOUT, connect, exchange};
 use self::wire::Prober;
 use crate::units;
 

@@ -22,9 +22,11 @@ const MOST: u64 = 100_000;
 /// After so many round trips without any reply, none is expected.
 const GIVE_UP: u64 = 5;
 /// How long the first reply may take.
-const FIRST_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const FIRST_TIMEOUT: Duration = Duration::from_secs(1);
 /// The least time to wait for a reply: a busy host may take so long.
-const MIN_TIMEOUT: Duration = Duration::from_millis(20);
+pub(crate) const MIN_TIMEOUT: Duration = Duration::from_millis(20);
+/// Longer packets are no replies.
+const LONGEST_REPLY: usize = 64;
 
 /// The round trips of a link.
 pub(super) struct RoundTrips {
@@ -87,23 +89,40 @@ fn round_trip(socket: &UdpSocket, key: u64, sequence: u64, timeout: Duration) ->
     let mut packet = [0; PACKET];
     packets::write(&mut packet, key, PacketKind::Echo, sequence);
     let sent = Instant::now();
+    let is_reply = |reply: &[u8]| packets::read(reply, key) == Some((PacketKind::Echo, sequence));
+    exchange(socket, &packet, timeout, |reply| is_reply(reply).then(|| sent.elapsed()))
+}
+
+/// Sends a packet and waits for its reply: the first packet for which `accept` returns a value. `None` if none came in
+/// time. Others are late replies or a stranger's packets.
+///
+/// # Errors
+/// When the socket fails for good.
+pub(crate) fn exchange<T>(
+    socket: &UdpSocket,
+    packet: &[u8],
+    timeout: Duration,
+    mut accept: impl FnMut(&[u8]) -> Option<T>,
+) -> Result<Option<T>> {
+    let sent = Instant::now();
     // An error that an earlier packet caused, such as an unreachable port, is a lost round trip.
-    if socket.send(&packet).is_err() {
+    if socket.send(packet).is_err() {
         std::thread::sleep(MIN_TIMEOUT);
         return Ok(None);
     }
+    let mut reply = [0; LONGEST_REPLY];
     loop {
         let left = timeout.saturating_sub(sent.elapsed());
         if left.is_zero() {
             return Ok(None);
         }
         socket.set_read_timeout(Some(left))?;
-        match socket.recv(&mut packet) {
-            Ok(len) if packets::read(&packet[..len], key) == Some((PacketKind::Echo, sequence)) => {
-                return Ok(Some(sent.elapsed()));
+        match socket.recv(&mut reply) {
+            Ok(len) => {
+                if let Some(accepted) = accept(&reply[..len]) {
+                    return Ok(Some(accepted));
+                }
             }
-            // A late reply, or a stranger's packet.
-            Ok(_) => {}
             Err(error) if is_passing(&error) => {}
             // Nobody listens at that port.
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
@@ -116,6 +135,6 @@ fn round_trip(socket: &UdpSocket, key: u64, sequence: u64, timeout: Duration) ->
 }
 
 /// Whether a receive may be tried again: it timed out or was interrupted.
-pub(crate) fn is_passing(error: &io::Error) -> bool {
+fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
