@@ -6,22 +6,39 @@ use crate::runner::tests;
 use crate::server::Server;
 
 tests![
-    servers_of_a_cluster_are_killed;
+    a_server_of_a_cluster_is_killed;
     ignored:
     servers_of_a_cluster_are_killed_50_times,
 ];
 
-/// Kills one server after the other under load, and starts it again. Two of three are a majority, so messages keep
-/// flowing, whichever leads the streams.
-fn kill_servers_of_a_cluster(kills: usize) {
-    let Some(mut cluster) = Server::start_cluster() else { return };
+fn ground(cluster: &[Server]) -> Ground {
     let urls: Vec<String> = cluster.iter().map(Server::url).collect();
     let replicated = THERE_AND_BACK.replace("prefix: t,", "prefix: t, stream: { replicas: 3 },");
-    let ground = Ground::at(&replicated, &urls.join(", "));
-    let count = 2000 * (kills + 2);
+    Ground::at(&replicated, &urls.join(", "))
+}
+
+/// Two of three are a majority, so messages keep flowing without the third, whichever led the streams.
+fn a_server_of_a_cluster_is_killed() {
+    let Some(mut cluster) = Server::start_cluster() else { return };
+    let ground = ground(&cluster);
+    ground.write("in.txt", numbers(6_000));
+    let (edge, center) = (ground.run("edge"), ground.run("center"));
+    until_count(&ground, "out.txt", 2_000);
+    cluster[0].kill();
+    ground.until_all("out.txt", numbers(6_000));
+    center.end();
+    edge.end();
+}
+
+/// Kills one server after the other under load, and starts it again.
+fn servers_of_a_cluster_are_killed_50_times() {
+    const KILLS: usize = 50;
+    let Some(mut cluster) = Server::start_cluster() else { return };
+    let ground = ground(&cluster);
+    let count = 2000 * (KILLS + 2);
     ground.write("in.txt", numbers(count));
     let (edge, center) = (ground.run("edge"), ground.run("center"));
-    for kill in 1..=kills {
+    for kill in 1..=KILLS {
         until_count(&ground, "out.txt", 2000 * kill);
         let server = &mut cluster[kill % 3];
         server.kill();
@@ -34,12 +51,4 @@ fn kill_servers_of_a_cluster(kills: usize) {
     center.until_good("nats:raw:all");
     center.end();
     edge.end();
-}
-
-fn servers_of_a_cluster_are_killed() {
-    kill_servers_of_a_cluster(3);
-}
-
-fn servers_of_a_cluster_are_killed_50_times() {
-    kill_servers_of_a_cluster(50);
 }
