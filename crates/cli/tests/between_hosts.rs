@@ -8,6 +8,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Command, Output};
 use std::thread;
 
@@ -457,7 +458,7 @@ fn record_of_a_long_and_lossy_way() {
 #[ignore = "makes two records, in some ten minutes"]
 fn record_over_a_clean_way() {
     let [program, out] = ["ESTAFETTE", "OUT"].map(|name| std::env::var(name).expect(name));
-    let default = "network/* --pattern ping-pong,stream --size 64,64KiB --window 100ms --rounds 18 --slice off";
+    let default = "network/* --pattern ping-pong,stream --size 1KiB,32KiB --window 100ms --rounds 12 --slice off";
     let arguments = std::env::var("BENCH").unwrap_or(default.into());
     let hosts = Hosts::joined_by_veth().unwrap();
     let peer = Peer::start_program_on(&hosts, &program, &["--once"]);
@@ -470,17 +471,28 @@ fn record_over_a_clean_way() {
             .args(arguments.split_whitespace())
             .env("ESTAFETTE_TOKEN", TOKEN)
             .status();
-        assert!(status.unwrap().success(), "{name}");
+        // 2: an instance failed, which the record shows.
+        assert!(matches!(status.unwrap().code(), Some(0 | 2)), "{name}");
         let record = fs::read_dir(&folder).unwrap().flatten().map(|entry| entry.path());
         let record = record.filter(|path| path.extension().is_some_and(|extension| extension == "json")).max().unwrap();
         Record::load(&record).unwrap()
     });
     peer.end().exits(0);
-    print_agreement(&records);
+    let (alike, reversed) = agreement(&records);
+    println!("{alike} decided alike, {} reversed: {}", reversed.len(), reversed.join("; "));
 }
 
-/// Prints for each cell which of the differences that both records decide they decide alike.
-fn print_agreement(records: &[Record; 2]) {
+#[test]
+fn mechanisms_have_the_order_of_loopback_over_a_clean_way() {
+    let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
+    let records = ["net-clean-loopback", "net-clean"].map(|name| results.join(name).with_extension("json.gz"));
+    let (alike, reversed) = agreement(&records.map(|path| Record::load(&path).unwrap()));
+    assert!(alike >= 200 && reversed.len() <= 1, "{alike} decided alike, reversed: {reversed:?}");
+}
+
+/// How many of the differences that both records decide they decide alike, and which they do not.
+fn agreement(records: &[Record; 2]) -> (usize, Vec<String>) {
+    let (mut alike, mut reversed) = (0, Vec::new());
     let [loopback, between] = records.each_ref().map(rank);
     let without_place = |cell: &Cell| Cell { place: Place::Free, ..cell.clone() };
     for one in &between {
@@ -489,7 +501,6 @@ fn print_agreement(records: &[Record; 2]) {
         };
         let row = |ranking: &Ranking, name: &str| ranking.rows.iter().position(|row| row.spec.name == name);
         let names: Vec<&str> = one.rows.iter().map(|row| &*row.spec.name).collect();
-        let (mut alike, mut reversed) = (0, Vec::new());
         for (index, first) in names.iter().enumerate() {
             for second in &names[index + 1..] {
                 let verdict = |ranking: &Ranking| {
@@ -498,13 +509,13 @@ fn print_agreement(records: &[Record; 2]) {
                 };
                 match verdict(one).zip(verdict(other)) {
                     Some((a, b)) if a == b => alike += 1,
-                    Some(_) => reversed.push(format!("{first} and {second}")),
+                    Some(_) => reversed.push(format!("{first} and {second} in {}", one.cell)),
                     None => {}
                 }
             }
         }
-        println!("{}: {alike} decided alike, {} reversed: {}", one.cell, reversed.len(), reversed.join(", "));
     }
+    (alike, reversed)
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn one_way(ranking: &Ranking) -> Option<String> {
     let half = half_round_trip_ns
         .map_or_else(String::new, |ns| format!("; half of the link's fastest round trip is {}", units::duration(ns)));
     Some(format!(
-        "times are from one host's clock to the other's, so all of them may be wrong by up to {} in the same direction{half}",
+        "times are from one host's clock to the other's, and each may be wrong by up to {}{half}",
         units::duration(error_ns)
     ))
 }
@@ -355,8 +355,8 @@ mod tests {
         let mut ranking = rank(&changed("", 1.0)).remove(0);
         assert!(facts(&ranking).iter().all(|fact| !fact.contains("clock")));
         ranking.one_way = Some(OneWay { error_ns: 3_000.0, half_round_trip_ns: Some(12_000.0) });
-        let words = "times are from one host's clock to the other's, so all of them may be wrong by up to 3.00 us in the same \
-                     direction; half of the link's fastest round trip is 12.0 us";
+        let words = "times are from one host's clock to the other's, and each may be wrong by up to 3.00 us; half of the link's \
+                     fastest round trip is 12.0 us";
         assert!(facts(&ranking).contains(&String::from(words)), "{:?}", facts(&ranking));
     }
 
