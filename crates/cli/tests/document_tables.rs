@@ -10,7 +10,7 @@
 //! -->
 //! ```
 //!
-//! A column has a title, a figure (`time`, `p50`, `p99.9`, `lost` in percent, `cpu`, `calls` or `fairness`) and the heading of a cell. A row has a mechanism, the name to show,
+//! A column has a title, a figure (`time`, `p50`, `p99`, `p99.9`, `lost` in percent, `cpu`, `calls` or `fairness`) and the heading of a cell. A row has a mechanism, the name to show,
 //! and optionally a wait mode instead of the cell's. Rows are sorted by the first column. `UPDATE=1 cargo test -p estafette-cli --test
 //! document_tables` writes all tables anew.
 
@@ -104,6 +104,7 @@ impl Table {
         match column.figure.as_str() {
             "time" => Some(result.metric_ns / self.unit_ns),
             "p50" => Some(result.p50_ns? / self.unit_ns),
+            "p99" => Some(result.p99_ns? / self.unit_ns),
             "p99.9" => Some(result.p999_ns? / self.unit_ns),
             "lost" => Some(result.lost * 100.0),
             "cpu" => Some(result.cpu_ns? / self.unit_ns),
