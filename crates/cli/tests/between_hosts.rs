@@ -330,8 +330,9 @@ fn an_open_loop_is_timed_between_two_clocks() {
     // UDP may lose messages, so without a rate it has no streams between hosts.
     let arguments = ["network/udp", "--pattern=stream", "--load=100/s", "--window=1s"];
     let record = open_loop(&ground, bench(&ground, &peer.url, TOKEN, &arguments));
-    for instance in record["instances"].as_array().unwrap() {
-        let figures = &instance["outcome"]["measured"];
+    let figures = of_open_loop(&record);
+    assert!(!figures.is_empty(), "{}", record["instances"]);
+    for figures in figures {
         let number =
             |of: &str, name: &str| figures[of][name].as_i64().unwrap_or_else(|| panic!("no {name}: {figures}"));
         assert_eq!(figures["latency"]["open_loop"], true, "{figures}");
@@ -353,6 +354,12 @@ fn open_loop(ground: &Ground, command: Command) -> Value {
     let done = run(command);
     assert!(matches!(done.status.code(), Some(0 | 2)), "{}", done.stderr);
     record(ground)
+}
+
+/// The figures of the instances with times. A busy machine may leave some without.
+fn of_open_loop(record: &Value) -> Vec<&Value> {
+    let instances = record["instances"].as_array().unwrap().iter();
+    instances.map(|one| &one["outcome"]["measured"]).filter(|figures| figures["latency"].is_object()).collect()
 }
 
 /// Two hosts. `None` where they cannot be made, which is said aloud.
@@ -423,7 +430,8 @@ fn an_open_loop_over_a_long_way_takes_half_of_its_round_trip() {
     let arguments = ["network/tcp", "--pattern=stream", "--size=64", "--load=100/s", "--timeout=60s"];
     let record = open_loop(&ground, bench_on(&hosts, &ground, &peer.url, &arguments));
     let half = record["peer"]["link"]["round_trip_fastest_ns"].as_f64().unwrap() / 2.0;
-    let latency = &record["instances"][0]["outcome"]["measured"]["latency"];
+    let figures = of_open_loop(&record);
+    let latency = &figures.first().unwrap_or_else(|| panic!("{}", record["instances"]))["latency"];
     let shortest = latency["min_ns"].as_f64().unwrap();
     assert!((0.9 * half..1.5 * half).contains(&shortest), "half of {half}: {latency}");
     peer.end().exits(0);
@@ -487,7 +495,7 @@ fn mechanisms_have_the_order_of_loopback_over_a_clean_way() {
     let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
     let records = ["net-clean-loopback", "net-clean"].map(|name| results.join(name).with_extension("json.gz"));
     let (alike, reversed) = agreement(&records.map(|path| Record::load(&path).unwrap()));
-    assert!(alike >= 200 && reversed.len() <= 1, "{alike} decided alike, reversed: {reversed:?}");
+    assert_eq!((alike, reversed.len()), (204, 1), "docs/between-hosts.md has these numbers; reversed: {reversed:?}");
 }
 
 /// How many of the differences that both records decide they decide alike, and which they do not.

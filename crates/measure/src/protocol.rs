@@ -92,8 +92,8 @@ pub enum ToChild {
     Published(Publication),
     /// Every child is ready: begin at this time.
     Go {
-        /// The start of the warm-up in `CLOCK_MONOTONIC` nanoseconds. Between two hosts also [`AT_ONCE`], which the
-        /// other host replaces.
+        /// The start of the warm-up in `CLOCK_MONOTONIC` nanoseconds. Between two hosts also 0, which the other host
+        /// replaces by a time of its own: at once.
         start_ns: u64,
     },
     /// Every party has reported. Only sent to a broker, which has nothing more to forward.

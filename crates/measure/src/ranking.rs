@@ -307,8 +307,13 @@ fn compare(record: &Record, above: usize, below: usize, floor: Option<f64>) -> C
 
 /// Compares every row with every row above it.
 fn compare_all(record: &Record, rows: &[(usize, Row)], floor: Option<f64>) -> Vec<Vec<Comparison>> {
-    let below = |above: usize| rows[above + 1..].iter().map(move |(at, _)| (rows[above].0, *at));
-    (0..rows.len()).map(|above| below(above).map(|(a, b)| compare(record, a, b, floor)).collect()).collect()
+    // What has no result is not compared, although it may have valid instances: it lost too much.
+    let of = |(a, above): &(usize, Row), (b, below): &(usize, Row)| match (&above.result, &below.result) {
+        (Some(_), Some(_)) => compare(record, *a, *b, floor),
+        _ => Comparison { interval: None, verdict: Verdict::Inconclusive },
+    };
+    let with_others = |above: usize| rows[above + 1..].iter().map(|below| of(&rows[above], below)).collect();
+    (0..rows.len()).map(with_others).collect()
 }
 
 /// Gives each sorted row its place. It depends on how many rows are known to be better. Rows with

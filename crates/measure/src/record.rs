@@ -337,7 +337,8 @@ impl Latency {
     /// single instance, but there are several instances. The longest time if that message was lost.
     fn p99_or_estimate(&self, lost: u64) -> u64 {
         let of_histogram = || with_lost(&self.times()?, lost, 0.99);
-        self.p99_ns.or_else(of_histogram).unwrap_or(self.max_ns)
+        // Older records have the percentile of what arrived.
+        self.p99_ns.filter(|_| lost == 0).or_else(of_histogram).unwrap_or(self.max_ns)
     }
 }
 

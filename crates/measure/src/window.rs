@@ -66,6 +66,14 @@ impl Window {
         }
     }
 
+    /// The time of the warm-up in nanoseconds. 0 if the window is a number of messages.
+    pub(crate) fn warmup_ns(&self) -> u64 {
+        match *self {
+            Window::Time { warmup_ns, .. } => warmup_ns,
+            Window::Count { .. } => 0,
+        }
+    }
+
     /// The time of warm-up and window together, in nanoseconds. 0 if the window is a number of
     /// messages.
     pub fn length_ns(&self) -> u64 {

@@ -131,7 +131,9 @@ impl Comparison {
         let cases = shared.iter().map(|(case, ours, theirs, shift)| {
             let floor = floors_a.get(&case.cell).zip(floors_b.get(&case.cell)).map(|(a, b)| {
                 let least_ns = ours.median_ns.unwrap_or(f64::INFINITY).min(theirs.median_ns.unwrap_or(f64::INFINITY));
-                a.noise.max(b.noise) + ((a.clock_error_ns + b.clock_error_ns) / least_ns).ln_1p()
+                let errors_ns = a.clock_error_ns + b.clock_error_ns;
+                let of_clocks = if errors_ns > 0.0 { (errors_ns / least_ns).ln_1p() } else { 0.0 };
+                a.noise.max(b.noise) + of_clocks
             });
             let change = shift.map(|shift| drift.map_or(shift, |drift| drift.subtract_from(&shift)));
             let anchor = is_anchor(ours, theirs);

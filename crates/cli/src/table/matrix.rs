@@ -8,7 +8,7 @@ use estafette_measure::units;
 use super::answer::{list, outcome, without_outcome};
 use super::cell::{against_first, labelled, place, time};
 use super::notes::caveats_at;
-use super::{difference, short};
+use super::{difference, short, without_result};
 use crate::columns::{Left, Right, columns, wrapped};
 
 /// The maximum number of values in one matrix.
@@ -161,7 +161,7 @@ fn line(group: &[&Ranking], name: &str, wide: bool) -> Vec<String> {
 
 /// Formats a row's time with its place, and its time relative to the first row's.
 fn figures(ranking: &Ranking, row: &Row) -> [String; 2] {
-    let Some(result) = &row.result else { return [String::from("failed"), String::new()] };
+    let Some(result) = &row.result else { return [without_result(row).to_owned(), String::new()] };
     let ns = if ranking.cell.load == Load::Saturated { Some(result.metric_ns) } else { result.p99_ns };
     let against = against_first(ranking, result);
     let place = match place(row).trim_end() {

@@ -52,10 +52,10 @@ pub(crate) fn short(row: &Row) -> &str {
 pub(crate) fn without_result(row: &Row) -> &'static str {
     if row.breach.is_some() {
         "broke its promise"
-    } else if row.failed.is_some() {
-        "failed"
     } else if row.lost.is_some() {
         "loses too much"
+    } else if row.failed.is_some() {
+        "failed"
     } else {
         "no valid instance"
     }

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::account::account;
@@ -101,6 +101,8 @@ pub struct Instance {
     round_trip: Option<Duration>,
     /// The other host's clock when the instance began, if times of both clocks are compared.
     clock_offset: Option<Offset>,
+    /// The length of the warm-up, in nanoseconds.
+    warmup_ns: u64,
     dir: Scratch,
 }
 
@@ -154,6 +156,7 @@ impl Instance {
             steal,
             round_trip: setup.other_host.as_ref().map(OtherHost::round_trip),
             clock_offset: None,
+            warmup_ns: setup.window.warmup_ns(),
             dir: scratch.instance()?,
         };
         let opened = instance.start(entry, setup, interrupt).and_then(|()| instance.serve_until_ready(interrupt));
@@ -495,10 +498,13 @@ impl Instance {
         let (here, there): (Vec<_>, Vec<_>) = self.children.0.iter().partition(|child| child.pid().is_some());
         if let Some(offset) = self.clock_offset {
             // Both hosts start at the same moment, each by its own clock. If a packet is lost, this one may start
-            // later. Its messages are then late, and if they are many, the instance is discarded.
+            // later: half of the warm-up is enough to send what was due until then.
             let start_ns = now_ns() + RUN_UP_NS + ROUND_TRIPS_OF_START * self.round_trip_ns();
             send_go_to(&there, start_ns.saturating_add_signed(offset.ns))?;
             there.iter().for_each(|child| child.wait_until_begun());
+            if let Some(late) = now_ns().checked_sub(start_ns + self.warmup_ns / 2) {
+                bail!("the session was slow: the producers would have started {} ms late", late / 1_000_000);
+            }
             return send_go_to(&here, start_ns);
         }
         // The other host starts when this arrives there. This one starts when it has.

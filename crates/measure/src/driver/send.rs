@@ -48,7 +48,7 @@ impl SendLoop {
     pub(super) fn new(setup: LoopSetup) -> SendLoop {
         let stream_end = setup.stream_end();
         let LoopSetup { party, source, schedule, burst, pacer, .. } = setup;
-        let open_loop = schedule.map(|schedule| OpenLoop::new(schedule, stream(party.role), party.meter.now()));
+        let open_loop = schedule.map(|schedule| OpenLoop::new(schedule, stream(party.role)));
         let phase = if pacer.is_some() { Phase::Paced { left: 0 } } else { Phase::Sending { before: 0 } };
         SendLoop { source, party, open_loop, pacer, burst, stream_end, phase, sent: 0 }
     }
@@ -256,9 +256,8 @@ enum Due {
 }
 
 impl OpenLoop {
-    /// A loop that begins at this time. Messages that were due before are late.
-    fn new(schedule: Schedule, producer: usize, began_ns: u64) -> OpenLoop {
-        OpenLoop { schedule, producer, next_due_ns: None, late: 0, late_until_ns: began_ns }
+    fn new(schedule: Schedule, producer: usize) -> OpenLoop {
+        OpenLoop { schedule, producer, next_due_ns: None, late: 0, late_until_ns: 0 }
     }
 
     /// When the message after `made` messages is to be sent.

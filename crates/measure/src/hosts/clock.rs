@@ -28,7 +28,7 @@ use crate::limits::link::{FIRST_TIMEOUT, MIN_TIMEOUT, connect, exchange};
 const PACKET: usize = 24;
 /// Times from here on are not possible: a host would have run for 146 years.
 const MAX_TIME: u64 = 1 << 62;
-/// Errors from here on are not possible. JSON has no larger whole numbers.
+/// Errors from here on are not possible. Many readers of JSON know no larger whole numbers.
 const MAX_ERROR: u64 = 1 << 53;
 /// How long packets are exchanged.
 const LENGTH: Duration = Duration::from_millis(20);
@@ -217,13 +217,14 @@ impl ClockProbe {
     }
 
     /// Estimates the offset. Blocks for 20 ms, for up to 200 ms if a host is disturbed, or for eight round
-    /// trips if these take longer, but not for more than about 3 s. `None` if it is cancelled.
+    /// trips if these take longer, but not for more than about 3 s; twice as long if replies contradict each other.
+    /// `None` if it is cancelled.
     ///
     /// # Errors
     /// When no reply comes at all, or replies contradict each other twice.
     pub(super) fn estimate(&mut self, mut is_cancelled: impl FnMut() -> bool) -> Result<Option<Offset>> {
         let Some(interval) = self.sample(&mut is_cancelled)? else { return Ok(None) };
-        // The clock may just have been set by NTP.
+        // NTP may just have made one of the clocks faster or slower.
         let interval = match interval.offset() {
             Ok(_) => Some(interval),
             Err(_) => self.sample(&mut is_cancelled)?,

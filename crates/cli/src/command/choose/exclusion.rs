@@ -48,10 +48,10 @@ impl Excluded {
             (Some(need), ..) => Why::Need(need),
             (None, Some(breach), _) => Why::BrokePromise(breach.to_string()),
             _ if row.result.is_some() => return None,
-            (None, None, Some((_, why))) => Why::Failed(why.clone()),
-            (None, None, None) => match row.lost {
-                Some(lost) => Why::LosesTooMuch(format!("lost {} of the messages at this load", percent(lost))),
-                None => Why::Discarded(discarded(record, &row.spec)),
+            (None, None, failed) => match (row.lost, failed) {
+                (Some(lost), _) => Why::LosesTooMuch(format!("lost {} of the messages at this load", percent(lost))),
+                (None, Some((_, why))) => Why::Failed(why.clone()),
+                (None, None) => Why::Discarded(discarded(record, &row.spec)),
             },
         };
         Some(Excluded { mechanism: row.spec.name.clone(), why })

@@ -26,13 +26,9 @@ const KEEPER: Duration = Duration::from_secs(60);
 /// How long the server recognises a message that is published again. Its own default.
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
 
-/// What JetStream says while a cluster has no leader, or too few of its servers are there.
-const FORMING: [ErrorCode; 4] = [
-    ErrorCode::CLUSTER_INCOMPLETE,
-    ErrorCode::CLUSTER_NO_PEERS,
-    ErrorCode::CLUSTER_NOT_AVAILABLE,
-    ErrorCode::CLUSTER_NOT_LEADER,
-];
+/// What JetStream says while a cluster has no leader.
+const FORMING: [ErrorCode; 3] =
+    [ErrorCode::CLUSTER_INCOMPLETE, ErrorCode::CLUSTER_NOT_AVAILABLE, ErrorCode::CLUSTER_NOT_LEADER];
 
 /// Why a stream or a consumer cannot be used.
 #[derive(Debug)]
