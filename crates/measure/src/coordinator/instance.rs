@@ -502,8 +502,9 @@ impl Instance {
             let start_ns = now_ns() + RUN_UP_NS + ROUND_TRIPS_OF_START * self.round_trip_ns();
             send_go_to(&there, start_ns.saturating_add_signed(offset.ns))?;
             there.iter().for_each(|child| child.wait_until_begun());
-            if let Some(late) = now_ns().checked_sub(start_ns + self.warmup_ns / 2) {
-                bail!("the session was slow: the producers would have started {} ms late", late / 1_000_000);
+            let late_ns = now_ns().saturating_sub(start_ns);
+            if late_ns > self.warmup_ns / 2 {
+                bail!("the session was slow: the producers would have started {} ms late", late_ns / 1_000_000);
             }
             return send_go_to(&here, start_ns);
         }

@@ -246,11 +246,13 @@ struct ChildLoops<'a> {
 fn play(ChildLoops { case, role, executor, loops, lossy, memory }: ChildLoops<'_>, ctx: &mut Ctx) -> Result<Report> {
     let window = case.pattern.rules().window(ctx.window);
     let usage_party = loops.iter().map(|part| part.role).max_by_key(|role| matches!(role, Role::Consumer(_)));
-    let (feedback, pacers) = match lossy && !case.pattern.is_bidirectional() {
-        true if case.load == Load::Saturated => feedback(case, role, &mut ctx.rendezvous)?,
+    let (feedback, pacers) = if !lossy || case.pattern.is_bidirectional() {
+        Default::default()
+    } else if case.load == Load::Saturated {
+        feedback(case, role, &mut ctx.rendezvous)?
+    } else {
         // Nobody searches for a rate. The consumers count what is lost.
-        true => ((0..case.consumers()).map(|_| Feedback::new(Vec::new())).collect(), Vec::new()),
-        false => Default::default(),
+        ((0..case.consumers()).map(|_| Feedback::new(Vec::new())).collect(), Vec::new())
     };
     let (mut feedback, mut pacers) = (feedback.into_iter(), pacers.into_iter());
     // If messages may be lost, no party waits for one without a limit.

@@ -3,8 +3,9 @@
 //!
 //! `frame` writes and reads packets over any byte stream, and `packet` has their types. `remote` is the
 //! coordinator's side, with `remote_process` for a child there. `peer` is the side that serves it,
-//! `load` watches how busy its host is, and `clock` compares its clock with this one. This module knows neither TLS nor ssh: whoever opens a session
-//! brings its byte stream as a [`Link`], and has checked who is at its other end.
+//! `load` watches how busy its host is, and `clock` compares its clock with this one. This module knows
+//! neither TLS nor ssh: whoever opens a session brings its byte stream as a [`Link`], and has checked who
+//! is at its other end.
 //!
 //! The measured messages do not pass through the session. The ends connect to each other directly.
 
