@@ -49,7 +49,6 @@ fn what_needs_one_host_is_refused() {
     for name in ["network/unix-framed-basic", "network/unix-framed-tuned", "network/unix-framed-estafette"] {
         assert_eq!(refused(name, Pattern::PingPong).kind, RefusalKind::Hosts, "{name}");
     }
-    assert_eq!(refused("network/udp", Pattern::Stream).kind, RefusalKind::Hosts);
     if registry.get("network/message-io-framed").is_some() {
         let why = refused("network/message-io-framed", Pattern::Stream).to_string();
         assert!(why.contains("credit"), "{why}");

@@ -96,13 +96,6 @@ fn crosses_hosts(spec: &Spec, case: &Case) -> Result<(), Inadmissible> {
             Pattern::Connections
         ));
     }
-    if spec.is_paced(case) {
-        return refuse(format!(
-            "may lose messages, and the search for its highest rate needs both ends on one host: choose a rate with \
-             --load, or use {}",
-            Pattern::PingPong
-        ));
-    }
     Ok(())
 }
 

@@ -249,17 +249,25 @@ pub(crate) struct Costs<'a> {
     handling: Option<&'a Handling>,
     /// The link between the hosts of a cell whose ends are on two.
     link: Option<&'a Link>,
+    /// The median of the fastest mechanism in the cell.
+    fastest_ns: Option<f64>,
 }
+
+/// A mechanism that takes less than this part of the time that a message takes at the link's rate shows that not the link
+/// but TCP limited the rate. The rest of the time is for headers, of which UDP has fewer.
+const FASTER_THAN_LINK: f64 = 0.9;
 
 /// The bound of a cell. `reference_ns` is the median of the reference that took part in the same cell: the copying codec, or the
 /// native pair of a pipeline. `handling` is what filling and checking cost in the same run. `link` is the link between the hosts of
-/// the run, if there are two.
+/// the run, if there are two. Its rate was measured with TCP: it is no bound if a mechanism, of which `fastest_ns` is the
+/// median, is faster.
 pub fn bind(
     cell: &Cell,
     limits: &Limits,
     reference_ns: Option<f64>,
     handling: &[Handling],
     link: Option<&Link>,
+    fastest_ns: Option<f64>,
 ) -> Option<Bound> {
     // The latency of an open loop includes waiting for the schedule: no cost of throughput bounds it.
     if cell.load != Load::Saturated {
@@ -267,7 +275,7 @@ pub fn bind(
     }
     let handling = handling.iter().find(|handling| handling.payload == cell.payload);
     let link = link.filter(|_| cell.place == Place::OtherHost);
-    cell.pattern.rules().bound(&Costs { cell, limits, reference_ns, handling, link })
+    cell.pattern.rules().bound(&Costs { cell, limits, reference_ns, handling, link, fastest_ns })
 }
 
 impl Costs<'_> {
@@ -329,7 +337,9 @@ impl Costs<'_> {
     /// each way.
     pub(crate) fn link_rate(&self) -> Option<(Cost, f64)> {
         let at_the_same_time = if self.cell.pattern == Pattern::Duplex { 2.0 } else { 1.0 };
-        Some((Cost::LinkRate, self.link_transfer_ns()? / at_the_same_time))
+        let ns = self.link_transfer_ns()? / at_the_same_time;
+        let is_limit = self.fastest_ns.is_none_or(|fastest_ns| fastest_ns >= FASTER_THAN_LINK * ns);
+        is_limit.then_some((Cost::LinkRate, ns))
     }
 
     /// The round trip of a message on the link between two hosts.
@@ -456,8 +466,14 @@ mod tests {
         let cells = crate::suite::Suite::Overview.cells(crate::suite::Profile::Quick);
         let bound = |pattern: Pattern, producers, place| {
             let cell = Cell { pattern, producers, place, runtime: Runtime::Thread, ..cells[0].clone() };
-            let costs =
-                Costs { cell: &cell, limits: &limits, reference_ns: None, handling: Some(&handled), link: None };
+            let costs = Costs {
+                cell: &cell,
+                limits: &limits,
+                reference_ns: None,
+                handling: Some(&handled),
+                link: None,
+                fastest_ns: None,
+            };
             pattern.rules().handling(&costs)
         };
         assert_eq!(bound(Pattern::Stream, 1, Place::OtherCore), Some((Cost::FillOrCheck, 7.0)));
@@ -484,7 +500,7 @@ mod tests {
             loss: crate::limits::PacketLoss::new(0, 100),
         };
         let cells = crate::suite::Suite::Overview.cells(crate::suite::Profile::Quick);
-        let bound = |pattern, place, link| {
+        let bound_with = |pattern, place, link, fastest_ns| {
             let cell = Cell {
                 scope: Scope::Network,
                 pattern,
@@ -495,8 +511,9 @@ mod tests {
                 place,
                 ..cells[0].clone()
             };
-            bind(&cell, &limits, None, &handled, link).unwrap()
+            bind(&cell, &limits, None, &handled, link, fastest_ns).unwrap()
         };
+        let bound = |pattern, place, link| bound_with(pattern, place, link, None);
         let between = |pattern| bound(pattern, Place::OtherHost, Some(&link));
         let ping_pong = between(Pattern::PingPong);
         assert_eq!((ping_pong.cost(), ping_pong.ns()), (Cost::LinkRoundTrip, 42_000.0));
@@ -506,6 +523,9 @@ mod tests {
         assert_eq!(stream.hidden(), [(Cost::FillOrCheck, 200.0)], "no copy between cores");
         assert_eq!(between(Pattern::Connections).ns(), 1000.0);
         assert_eq!(between(Pattern::Duplex).ns(), 500.0);
+        // A mechanism that is much faster shows that the link is not what limited the measured rate.
+        let beside = |fastest_ns| bound_with(Pattern::Stream, Place::OtherHost, Some(&link), Some(fastest_ns)).cost();
+        assert_eq!([beside(950.0), beside(850.0)], [Cost::LinkRate, Cost::FillOrCheck]);
         // A link that is faster than filling does not bind, and one host has no link.
         let fast = Link { rate_4_bytes_per_s: 1e11, ..link.clone() };
         assert_eq!(bound(Pattern::Stream, Place::OtherHost, Some(&fast)).cost(), Cost::FillOrCheck);

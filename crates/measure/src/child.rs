@@ -90,7 +90,7 @@ fn play(
     descriptors: Vec<OwnedFd>,
     socket: OwnedFd,
 ) -> Result<(Report, Ctx)> {
-    let Assignment { protocol, case, role, window, seed, secret, dir, address, tail_ns, cpus } = assignment;
+    let Assignment { protocol, case, role, window, seed, secret, dir, address, tail_ns, link, cpus } = assignment;
     if protocol != protocol::VERSION {
         bail!(
             "the coordinator speaks protocol {protocol}, this child {}: build both with the same version of estafette-measure",
@@ -100,7 +100,7 @@ fn play(
     let entry = registry.get(&case.mechanism).with_context(|| format!("no mechanism `{}`", case.mechanism))?;
     let pauses = descriptors.into_iter().next().map_or_else(Pauses::default, Pauses::new);
     let rendezvous = Rendezvous::new(socket, dir, address);
-    let mut ctx = Ctx { rendezvous, window, tail_ns, seed, secret, cpus, pauses };
+    let mut ctx = Ctx { rendezvous, window, tail_ns, link, seed, secret, cpus, pauses };
     let report = entry.run(&case, role, &mut ctx)?;
     Ok((report, ctx))
 }

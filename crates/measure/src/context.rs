@@ -1,5 +1,6 @@
 //! What a child knows of its instance besides the case.
 
+use crate::pace::LinkEstimate;
 use crate::pauses::Pauses;
 use crate::rendezvous::Rendezvous;
 use crate::window::Window;
@@ -14,6 +15,8 @@ pub struct Ctx {
     pub window: Window,
     /// How long producers continue to send after the window, in nanoseconds.
     pub tail_ns: u64,
+    /// What is known of the link, if the ends are on two hosts.
+    pub link: Option<LinkEstimate>,
     /// The seed of the messages' contents.
     pub seed: u64,
     /// The secret with which message bodies are made. The ends of the mechanism do not get it.

@@ -79,7 +79,7 @@ pub use mechanism::{
     AsyncMechanism, AsyncRx, AsyncTransport, AsyncTx, Ends, Mechanism, PartyEnds, Raw, Rx, Transport, Tx,
 };
 pub use message::{Generator, Value, Verifier};
-pub use pace::MAX_LOSS;
+pub use pace::{LinkEstimate, MAX_LOSS};
 pub use pipeline::PipelineEnd;
 pub use rendezvous::Rendezvous;
 pub use spec::Spec;

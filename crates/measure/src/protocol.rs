@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::burst::BurstMemory;
 use crate::case::{Case, Role};
 use crate::message::{Faults, StreamCount};
+use crate::pace::LinkEstimate;
 use crate::slices::SliceCounts;
 use crate::usage::Usage;
 use crate::window::{TAIL_NS, Window};
@@ -61,6 +62,9 @@ pub struct Assignment {
     /// their windows while messages still flow. Longer if the ends are on two hosts.
     #[serde(default = "tail")]
     pub tail_ns: u64,
+    /// What is known of the link, if the ends are on two hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<LinkEstimate>,
     /// The core of each party that the child plays, first the producers, then the consumers. `null`
     /// if a party is not pinned.
     pub cpus: Vec<Option<usize>>,

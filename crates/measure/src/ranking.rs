@@ -5,8 +5,9 @@ use hdrhistogram::Histogram;
 use crate::bound::{Bound, bind, kernel_ns};
 use crate::breach::Breach;
 use crate::burst::BurstMemory;
-use crate::case::{Cell, Load};
+use crate::case::{Cell, Load, Place};
 use crate::core_distance::{Comparable, LeftOut};
+use crate::pace::message_loss;
 use crate::pairs::{log_ratios, valid};
 use crate::protocol::CodecFigures;
 use crate::record::{Figures, InstanceRecord, Latency, MIN_LAPS, Outcome, Record, with_lost};
@@ -40,6 +41,8 @@ pub struct Ranking {
     /// The rounds that do not count, because the cores were at another distance. `None` if all
     /// count.
     pub left_out: Option<LeftOut>,
+    /// The share of messages that the link between two hosts loses, by its measured packet loss. 0 on one host.
+    pub link_loss: f64,
     /// How wrong the times may be, if they were measured from one host to the other.
     pub one_way: Option<OneWay>,
     /// The comparison of each row with each row below it. `pairs[i][j - i - 1]` compares row `j`
@@ -257,6 +260,7 @@ fn rank_cell(record: &Record, cell: &Cell, left_out: Option<LeftOut>) -> Ranking
     let clock_error_ns = counted.iter().filter_map(|figures| Some(figures.clock_error?.max_ns)).max();
     let half_round_trip_ns = record.link().map(|link| link.round_trip_fastest_ns / 2.0);
     let reference_ns = reference_ns(&rows);
+    let fastest_ns = rows.iter().filter_map(|(_, row)| Some(row.result.as_ref()?.metric_ns)).min_by(f64::total_cmp);
     Ranking {
         cell: cell.clone(),
         rows: rows.into_iter().map(|(_, row)| row).collect(),
@@ -267,9 +271,13 @@ fn rank_cell(record: &Record, cell: &Cell, left_out: Option<LeftOut>) -> Ranking
         bound: record
             .limits
             .as_ref()
-            .and_then(|limits| bind(cell, limits, reference_ns, &record.handling, record.link())),
+            .and_then(|limits| bind(cell, limits, reference_ns, &record.handling, record.link(), fastest_ns)),
         discarded: discarded.len(),
         left_out,
+        link_loss: record
+            .link()
+            .filter(|_| cell.place == Place::OtherHost)
+            .map_or(0.0, |link| message_loss(link.loss.share(), cell.payload.len())),
         one_way: clock_error_ns.map(|ns| OneWay { error_ns: ns as f64, half_round_trip_ns }),
         pairs,
     }

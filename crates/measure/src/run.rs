@@ -469,7 +469,8 @@ pub fn instance(
 fn setup(plan: &Plan, case: &Case, seed: u64, registry: &Registry) -> Result<Setup> {
     let Plan { timeout, count_timeout, .. } = *plan;
     let is_paced = entry(registry, case)?.spec().is_paced(case);
-    let window = if is_paced { plan.window.paced(case.consumers()) } else { plan.window };
+    let link_search_ns = plan.other_host.as_ref().map_or(0, |host| host.link_estimate().search_ns(case.payload.len()));
+    let window = if is_paced { plan.window.paced(case.consumers(), link_search_ns) } else { plan.window };
     // A mechanism can derive the messages' seed from a tag. It must not derive the secret from it,
     // so both are drawn from another generator.
     let mut random = fastrand::Rng::with_seed(seed);

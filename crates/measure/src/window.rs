@@ -45,13 +45,14 @@ impl Window {
 
     /// The window for a mechanism whose producers search for its highest rate during the warm-up.
     /// It is always a time, and its warm-up is long enough for the search with this number of
-    /// consumers.
-    pub(crate) fn paced(self, consumers: usize) -> Window {
+    /// consumers, which takes longer by `link_search_ns` if they are on another host.
+    pub(crate) fn paced(self, consumers: usize, link_search_ns: u64) -> Window {
         let (warmup_ns, measure_ns) = match self {
             Window::Time { warmup_ns, measure_ns } => (warmup_ns, measure_ns),
             Window::Count { .. } => (0, PACED_NS),
         };
-        Window::Time { warmup_ns: warmup_ns.max(SEARCH_NS * consumers as u64), measure_ns }
+        let search_ns = SEARCH_NS * consumers as u64 + link_search_ns;
+        Window::Time { warmup_ns: warmup_ns.max(search_ns), measure_ns }
     }
 
     /// The window of an instance in slices, and the length of its long turn in nanoseconds, without
@@ -333,10 +334,10 @@ mod tests {
 
     #[test]
     fn a_paced_window_is_a_time_with_a_long_warm_up() {
-        let paced = Window::Count { warmup: 10, messages: 100 }.paced(1);
+        let paced = Window::Count { warmup: 10, messages: 100 }.paced(1, 0);
         assert_eq!(paced, Window::Time { warmup_ns: SEARCH_NS, measure_ns: PACED_NS });
-        assert_eq!(TIME.paced(4), Window::Time { warmup_ns: 4 * SEARCH_NS, measure_ns: 2_000_000 });
-        assert_eq!(paced.paced(1), paced);
+        assert_eq!(TIME.paced(4, 0), Window::Time { warmup_ns: 4 * SEARCH_NS, measure_ns: 2_000_000 });
+        assert_eq!(paced.paced(1, 0), paced);
     }
 
     const TIME: Window = Window::Time { warmup_ns: 1_000_000, measure_ns: 2_000_000 };

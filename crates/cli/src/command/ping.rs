@@ -164,7 +164,7 @@ fn figures(outcome: Result<Figures, Failure>, mechanism: &str) -> Result<Option<
 /// Returns the bound of a cell, if there is one.
 fn least_time(cell: &Cell, limits: &Limits) -> Option<LeastTime> {
     let handling = [bound::Handling::measure(cell.payload)];
-    let bound = bound::bind(cell, limits, None, &handling, None)?;
+    let bound = bound::bind(cell, limits, None, &handling, None, None)?;
     Some(LeastTime { name: bound.cost().to_string(), ns: bound.ns() })
 }
 

@@ -176,10 +176,7 @@ pub(crate) fn notes(ranking: &Ranking, value: &str) -> Vec<Note> {
             row.result.as_ref().filter(|result| row.spec.loss == Loss::BestEffort && result.lost > 0.0)
         {
             let more = match ranking.cell.load {
-                Load::Saturated if result.lost > MAX_LOSS => {
-                    format!(", more than the {} to stay below", percent(MAX_LOSS))
-                }
-                Load::Saturated => String::new(),
+                Load::Saturated => loss_limit(result.lost, ranking.link_loss),
                 Load::Rate(_) | Load::Poisson(_) => String::from(", which count as the slowest"),
             };
             let (name, lost) = (&row.spec.name, percent(result.lost));
@@ -188,6 +185,16 @@ pub(crate) fn notes(ranking: &Ranking, value: &str) -> Vec<Note> {
         }
     }
     notes
+}
+
+/// Says whether a mechanism lost more than a search for its highest rate allows, and what the link loses.
+fn loss_limit(lost: f64, link_loss: f64) -> String {
+    let allowed = MAX_LOSS + link_loss;
+    let more =
+        if lost > allowed { format!(", more than the {} to stay below", percent(allowed)) } else { String::new() };
+    let link =
+        if link_loss > 0.0 { format!(" (the link itself loses about {})", percent(link_loss)) } else { String::new() };
+    more + &link
 }
 
 /// Names the mechanisms whose capacity is not the requested one.

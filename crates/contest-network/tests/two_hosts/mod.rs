@@ -84,6 +84,7 @@ impl Host {
             address,
             cpus: vec![None; parties],
             tail_ns: 3_000_000,
+            link: None,
         };
         protocol::send(&socket, &ToChild::Assignment(Box::new(assignment)), &[]).unwrap();
         Host { role, address, dir, socket, process, report: None }

@@ -238,6 +238,7 @@ impl Instance {
             // Without compared clocks, this host starts when the other one has reported its start: a round trip after
             // that, and another one if a packet is lost.
             tail_ns: TAIL_NS + ROUND_TRIPS_OF_TAIL * self.round_trip_ns(),
+            link: setup.other_host.as_ref().map(OtherHost::link_estimate),
             cpus: cores(role, &setup.case, &setup.cpus),
         }
     }

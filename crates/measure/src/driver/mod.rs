@@ -3,6 +3,7 @@
 
 mod asynchronous;
 mod blocking;
+mod feedback;
 mod party;
 mod receive;
 mod reply;
@@ -13,8 +14,6 @@ mod step;
 mod stream_ending;
 mod turns;
 
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixDatagram;
 use std::sync::mpsc;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -28,7 +27,7 @@ use self::serve::ServeLoop;
 use self::step::PartyResult;
 use self::turns::TurnsLoop;
 use crate::burst::{Burst, resident};
-use crate::case::{Case, Load, Place, Role};
+use crate::case::{Case, Load, Role};
 pub use crate::context::Ctx;
 use crate::descriptors;
 use crate::exchange::EXCHANGE;
@@ -36,7 +35,7 @@ use crate::executor::{Executor, Job, Threads, Work};
 use crate::limits::pin_to;
 use crate::mechanism::{AsyncRx, AsyncTransport, AsyncTx, Ends, Mechanism, Rx, Transport, Tx};
 use crate::memory::MemoryProbe;
-use crate::pace::{Feedback, Pacer};
+use crate::pace::Feedback;
 use crate::parts::{LoopEnds, Part, parts};
 use crate::pipeline::{self, PipelineEnd};
 use crate::protocol::Report;
@@ -249,7 +248,7 @@ fn play(ChildLoops { case, role, executor, loops, lossy, memory }: ChildLoops<'_
     let (feedback, pacers) = if !lossy || case.pattern.is_bidirectional() {
         Default::default()
     } else if case.load == Load::Saturated {
-        feedback(case, role, &mut ctx.rendezvous)?
+        feedback::open(case, role, ctx)?
     } else {
         // Nobody searches for a rate. The consumers count what is lost.
         ((0..case.consumers()).map(|_| Feedback::new(Vec::new())).collect(), Vec::new())
@@ -305,42 +304,6 @@ fn play(ChildLoops { case, role, executor, loops, lossy, memory }: ChildLoops<'_
     }
     report.parties.sort_by_key(|party| party.role);
     Ok(report)
-}
-
-/// Opens the feedback channels of a lossy mechanism. On them its consumers report to its producers
-/// which messages have arrived. Returns the ends of the consumers and of the producers that this
-/// child plays.
-fn feedback(case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<(Vec<Feedback>, Vec<Pacer>)> {
-    let yields = case.place == Place::SameCore;
-    let name = |producer, consumer| format!("feedback:{producer}:{consumer}");
-    if let Role::Producer(producer) = role {
-        let mut ends = Vec::new();
-        for consumer in 0..case.consumers() {
-            let [end]: [OwnedFd; 1] = rendezvous.request_descriptors(&name(producer, consumer))?;
-            ends.push(end.into());
-        }
-        return Ok((Vec::new(), vec![Pacer::new(ends, yields)]));
-    }
-    let consumers = if let Role::Consumer(index) = role { index..index + 1 } else { 0..case.consumers() };
-    let mut producer_ends: Vec<Vec<UnixDatagram>> = (0..case.senders()).map(|_| Vec::new()).collect();
-    let mut feedbacks = Vec::new();
-    for consumer in consumers {
-        let mut ends = Vec::new();
-        for (producer, producer_ends) in producer_ends.iter_mut().enumerate() {
-            let (ours, theirs) = UnixDatagram::pair()?;
-            ours.set_nonblocking(true)?;
-            theirs.set_nonblocking(true)?;
-            if role == Role::All {
-                producer_ends.push(theirs);
-            } else {
-                rendezvous.publish_descriptors(&name(producer, consumer), &[theirs.as_fd()])?;
-            }
-            ends.push(ours);
-        }
-        feedbacks.push(Feedback::new(ends));
-    }
-    let producer_ends = if role == Role::All { producer_ends } else { Vec::new() };
-    Ok((feedbacks, producer_ends.into_iter().map(|ends| Pacer::new(ends, yields)).collect()))
 }
 
 #[cfg(test)]

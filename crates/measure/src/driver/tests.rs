@@ -9,6 +9,7 @@ use std::thread;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::*;
+use crate::case::Place;
 use crate::case::{Cell, Load, Pattern, Payload};
 use crate::clock::now_ns;
 use crate::mechanism::{Mechanism, Raw, Rx, Tx};
@@ -150,8 +151,16 @@ fn play(pattern: Pattern, producers: usize, senders: Senders, messages: u64) -> 
             let rendezvous = Rendezvous::new(theirs, std::env::temp_dir(), crate::protocol::loopback());
             let window = Window::Count { warmup: messages / 10, messages: messages - messages / 10 };
             let cpus = vec![None; if role == Role::Producer(0) { case.sending() } else { 1 }];
-            let mut ctx =
-                Ctx { rendezvous, window, tail_ns: TAIL_NS, seed: 7, secret: 8, cpus, pauses: Pauses::default() };
+            let mut ctx = Ctx {
+                rendezvous,
+                window,
+                tail_ns: TAIL_NS,
+                link: None,
+                seed: 7,
+                secret: 8,
+                cpus,
+                pauses: Pauses::default(),
+            };
             (ours, scope.spawn(move || drive::<Memory, Raw>(memory, case, role, &mut ctx).unwrap()))
         });
         let all: Vec<&OwnedFd> = children.iter().map(|(socket, _)| socket).collect();

@@ -27,7 +27,7 @@ use crate::protocol::{self, Assignment, ToChild, ToCoordinator};
 /// The value of [`Hello::format`].
 const FORMAT: &str = "estafette-session";
 /// The version of the session's packets.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 /// The maximum length of a text about a host, in bytes.
 const MAX_TEXT: usize = 256;
 

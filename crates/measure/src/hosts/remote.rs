@@ -26,6 +26,7 @@ use super::remote_process::{Child, RemoteProcess, forward};
 use super::{Hello, Link, frame};
 use crate::coordinator::Interrupt;
 use crate::limits;
+use crate::pace::LinkEstimate;
 use crate::protocol::Assignment;
 use crate::record::Peer;
 
@@ -98,6 +99,7 @@ impl Greeted {
             listens_at,
             peer: Peer { address: name, tool, commit, fingerprint, round_trip_ns: 0, link: None, other_load: None },
             fastest_round_trip: Duration::ZERO,
+            loss_and_rate: OnceLock::new(),
             clock: Mutex::default(),
             next_id: AtomicU64::new(0),
             close: Mutex::new(Some(close)),
@@ -130,6 +132,13 @@ impl OtherHost {
         self.0.fastest_round_trip
     }
 
+    /// What is known of the link. Before [`OtherHost::measure_link`] it is only the round trip.
+    pub(crate) fn link_estimate(&self) -> LinkEstimate {
+        let round_trip_ns = self.0.peer.round_trip_ns;
+        let (packet_loss, rate_bytes_per_s) = self.0.loss_and_rate.get().copied().unwrap_or_default();
+        LinkEstimate { round_trip_ns, packet_loss, rate_bytes_per_s }
+    }
+
     /// The address at which children on this host listen.
     pub(crate) fn address(&self) -> IpAddr {
         self.0.address
@@ -159,7 +168,11 @@ impl OtherHost {
         thread::Builder::new().spawn(measure).context("starting a thread")?;
         let link = wait_for(&measured, None, || interrupt.is_requested() || self.lost().is_some())?;
         match (link, self.lost()) {
-            (Some(link), _) => link.map(Some),
+            (Some(link), _) => {
+                let link = link?;
+                let _ = self.0.loss_and_rate.set((link.loss.share(), link.rate_bytes_per_s()));
+                Ok(Some(link))
+            }
             (None, Some(why)) => bail!("the session with the other host has ended: {why}"),
             (None, None) => Ok(None),
         }
@@ -250,6 +263,8 @@ struct Session {
     fastest_round_trip: Duration,
     /// Asks for the time of the other host, since it was first needed.
     clock: Mutex<Option<ClockProbe>>,
+    /// The share of packets that the link loses, and its rate in bytes per second, once it has been measured.
+    loss_and_rate: OnceLock<(f64, f64)>,
     next_id: AtomicU64,
     close: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     reading: Option<JoinHandle<()>>,
