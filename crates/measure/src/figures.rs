@@ -17,7 +17,7 @@ use crate::pattern::{ResultParty, Rules};
 use crate::protocol::{LatencyCounts, PartyReport};
 use crate::record::{Figures, Latency, MIN_LAPS, SliceFigure, with_lost};
 use crate::slices::{SETTLE_NS, SliceCounts};
-use crate::spec::Spec;
+use crate::spec::{Loss, Spec};
 use crate::usage::Usage;
 use crate::window::Window;
 
@@ -50,7 +50,7 @@ pub(crate) fn figures(
     let empty = PartyReport::new(Role::All);
     // If an instance that broke a promise was aborted, no party may have reported.
     let Some(lead) = lead(rules, parties(), breach.is_some()).or(breach.is_some().then_some(&empty)) else {
-        return without_messages(measured, disturbance);
+        return without_messages(spec, measured, disturbance);
     };
     let open_loop = case.load != Load::Saturated;
     let latency = merged(parties().filter_map(|party| party.latency.as_ref()));
@@ -194,15 +194,18 @@ fn received<'a>(
 
 /// The result of an instance in which no message arrived. If something outside disturbed it, it is
 /// discarded and repeated. Otherwise it has failed.
-fn without_messages(measured: &Measured, disturbance: Disturbance) -> Result<Figures, Failure> {
+fn without_messages(spec: &Spec, measured: &Measured, disturbance: Disturbance) -> Result<Figures, Failure> {
     let disturbing = |load: Option<f64>| load.filter(|share| *share > DISTURBING);
     let here = || disturbing(disturbance.other_load).map(|share| Discarded::OtherLoad { share });
     let there = || disturbing(measured.peer_load?.other_load).map(|share| Discarded::OtherLoadOfPeer { share });
     if let Some(discarded) = stolen_time(measured).or_else(here).or_else(there) {
         return Ok(empty_figures(measured, discarded));
     }
-    let text = String::from("no message arrived within the window: choose a longer --window");
-    Err(Failure { kind: FailureKind::Empty, text })
+    let why = match spec.loss {
+        Loss::BestEffort => "it lost all of them, or needs a longer --window",
+        Loss::Never => "choose a longer --window",
+    };
+    Err(Failure { kind: FailureKind::Empty, text: format!("no message arrived within the window: {why}") })
 }
 
 /// The figures of an instance that received nothing.
@@ -610,5 +613,11 @@ mod tests {
         // Of 10,060 messages the slowest hundredth are 60 lost ones and 41 slow ones, the slowest thousandth lost ones.
         assert_eq!((of(60).p99_ns.map(|ns| ns / 900), of(60).p999_ns), (Some(1), None));
         assert_eq!((of(200).p50_ns, of(200).p99_ns), (100, None));
+        let figures = Figures {
+            latency: Some(of(200)),
+            lost_in_window: 200,
+            ..empty_figures(&Measured::default(), Discarded::StolenTime { share: 0.0 })
+        };
+        assert_eq!(figures.quantiles(&[0.5, 0.97, 0.99]), [Some(100), Some(100), None]);
     }
 }

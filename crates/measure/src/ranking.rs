@@ -8,7 +8,7 @@ use crate::burst::BurstMemory;
 use crate::case::{Cell, Load, Place};
 use crate::core_distance::{Comparable, LeftOut};
 use crate::pace::message_loss;
-use crate::pairs::{log_ratios, valid};
+use crate::pairs::{Measured, log_ratios, valid};
 use crate::protocol::CodecFigures;
 use crate::record::{Figures, InstanceRecord, Latency, MIN_LAPS, Outcome, Record, with_lost};
 use crate::spec::{Spec, Standing};
@@ -410,8 +410,7 @@ fn row(record: &Record, at: usize) -> Option<Row> {
     let first = failures.next().cloned();
     let spec = record.spec(&entrant.case.mechanism)?;
     let result = row_result(record, at);
-    let is_open_loop = entrant.case.load != Load::Saturated;
-    let lost = result.as_ref().map(|result| result.lost).filter(|lost| is_open_loop && *lost >= NO_P99);
+    let lost = loss_without_p99(record, at);
     Some(Row {
         spec: spec.clone(),
         effective_capacity: entrant.effective_capacity,
@@ -425,6 +424,23 @@ fn row(record: &Record, at: usize) -> Option<Row> {
             Outcome::Failed { .. } => None,
         }),
     })
+}
+
+/// The share of messages that an entrant lost in an open loop, if it lost so many that it has no 99th percentile and so
+/// no result.
+pub fn loss_without_p99(record: &Record, entrant: usize) -> Option<f64> {
+    let is_open_loop = record.entrants[entrant].case.load != Load::Saturated;
+    Some(share_lost(valid(record, entrant))).filter(|lost| is_open_loop && *lost >= NO_P99)
+}
+
+/// The share of messages lost within the windows of instances.
+fn share_lost<'a>(instances: impl Iterator<Item = Measured<'a>>) -> f64 {
+    let (mut arrived, mut lost) = (0.0, 0.0);
+    for Measured { figures, .. } in instances {
+        arrived += figures.messages as f64;
+        lost += figures.lost_in_window as f64;
+    }
+    lost / f64::max(arrived + lost, 1.0)
 }
 
 /// Whether a run measured long turns. Runs by count do not, and older versions did not.
@@ -449,11 +465,10 @@ fn row_result(record: &Record, at: usize) -> Option<RowResult> {
         .iter()
         .map(|figures| figures.slices.iter().map(|slice| slice.ns).filter(|ns| *ns > 0.0).collect())
         .collect();
-    let (arrived, lost) = (sum(|figures| figures.messages), sum(|figures| figures.lost_in_window));
     let metric_ns = middle(&|figures| Some(figures.metric_ns()))?;
     let latencies = all_latencies(&figures);
     let is_open_loop = record.entrants[at].case.load != Load::Saturated;
-    let lost_of_percentiles = if is_open_loop { lost as u64 } else { 0 };
+    let lost_of_percentiles = if is_open_loop { sum(|figures| figures.lost_in_window) as u64 } else { 0 };
     let percentile = |quantile: f64, fewest: u64| {
         let all = latencies.as_ref().filter(|all| all.len() >= fewest)?;
         Some(with_lost(all, lost_of_percentiles, quantile)? as f64)
@@ -487,7 +502,7 @@ fn row_result(record: &Record, at: usize) -> Option<RowResult> {
             .zip(burst(|sizes| sizes.after))
             .map(|((empty, full), after)| [empty, full, after]),
         dropped: (sum(|figures| figures.dropped_receives) as u64, sum(|figures| figures.faults.lost) as u64),
-        lost: lost / (arrived + lost).max(1.0),
+        lost: share_lost(valid(record, at)),
         rank: None,
         versus: None,
         verdict: None,

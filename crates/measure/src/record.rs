@@ -313,20 +313,6 @@ impl Latency {
     /// The minimum number of times for a 99.9th percentile.
     pub const MIN_FOR_P999: u64 = 10_000;
 
-    /// The times at these quantiles, from 0 to 1. `None` where fewer than ten times lie above a
-    /// quantile, and if the histogram is damaged.
-    pub fn quantiles(&self, quantiles: &[f64]) -> Vec<Option<u64>> {
-        const MIN_ABOVE: f64 = 10.0;
-        let times = self.times();
-        let value = |quantile: &f64| {
-            let times = times.as_ref()?;
-            // A tenth more than the rounding error of 1 - quantile.
-            let above = times.len() as f64 * (1.0 - quantile) + 0.1;
-            (above >= MIN_ABOVE).then(|| times.value_at_quantile(*quantile))
-        };
-        quantiles.iter().map(value).collect()
-    }
-
     /// All times. `None` if the histogram is damaged.
     pub(crate) fn times(&self) -> Option<Histogram<u64>> {
         let bytes = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, &self.histogram).ok()?;
@@ -476,6 +462,22 @@ impl Record {
 }
 
 impl Figures {
+    /// The times at these quantiles, from 0 to 1. In an open loop, lost messages count as the slowest. `None` where
+    /// fewer than ten messages lie above a quantile or that message was lost, and if the histogram is damaged or there
+    /// is none.
+    pub fn quantiles(&self, quantiles: &[f64]) -> Vec<Option<u64>> {
+        const MIN_ABOVE: f64 = 10.0;
+        let times = self.latency.as_ref().and_then(Latency::times);
+        let lost = if self.latency.as_ref().is_some_and(|latency| latency.open_loop) { self.lost_in_window } else { 0 };
+        let value = |quantile: &f64| {
+            let times = times.as_ref()?;
+            // A tenth more than the rounding error of 1 - quantile.
+            let above = (times.len() + lost) as f64 * (1.0 - quantile) + 0.1;
+            with_lost(times, lost, *quantile).filter(|_| above >= MIN_ABOVE)
+        };
+        quantiles.iter().map(value).collect()
+    }
+
     /// Messages or round trips per second.
     pub fn per_second(&self) -> f64 {
         self.messages as f64 * 1e9 / self.window_ns as f64

@@ -10,6 +10,7 @@
 //! coordinated omission.
 
 use std::future::poll_fn;
+use std::ops::Range;
 use std::task::Poll;
 
 use fastrand::Rng;
@@ -17,7 +18,7 @@ use fastrand::Rng;
 use crate::case::{Case, Load};
 
 /// The times at which messages are due.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Schedule {
     start_ns: u64,
     /// The time between two messages of all producers together. The mean, if the times are random.
@@ -28,7 +29,7 @@ pub(crate) struct Schedule {
 }
 
 /// The random times at which the messages of one producer are due, in order.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct RandomTimes {
     random: Rng,
     /// The number of messages whose times have been computed.
@@ -72,6 +73,17 @@ impl Schedule {
             None => (number as f64 * self.producers as f64 + producer as f64) * self.step_ns,
         };
         self.start_ns + since_start_ns as u64
+    }
+
+    /// The number of messages of all producers that are due within a range of times. To be called before
+    /// [`Schedule::due_ns`].
+    pub(crate) fn due_within(mut self, times_ns: &Range<u64>) -> u64 {
+        (0..self.producers).map(|producer| self.due_of(producer, times_ns)).sum()
+    }
+
+    fn due_of(&mut self, producer: usize, times_ns: &Range<u64>) -> u64 {
+        let due = (0..).map(|number| self.due_ns(producer, number)).take_while(|due_ns| *due_ns < times_ns.end);
+        due.filter(|due_ns| *due_ns >= times_ns.start).count() as u64
     }
 
     /// Whether a sender that waited until `due_ns` and continued at `now_ns` is late by its own
@@ -138,6 +150,18 @@ mod tests {
         let due: Vec<u64> = [(0, 0), (1, 0), (0, 1), (1, 1)].map(|(p, n)| schedule.due_ns(p, n)).into();
         assert_eq!(due, [1_000, 2_000, 3_000, 4_000]);
         assert_eq!(schedule.due_ns(0, 500_000), 1_000 + 1_000_000_000, "rounding errors do not accumulate");
+    }
+
+    #[test]
+    fn the_messages_of_a_window_are_counted() {
+        let constant = || schedule(1_000, Load::Rate(1_000_000), 2);
+        assert_eq!(constant().due_within(&(0..1_000)), 0);
+        assert_eq!(constant().due_within(&(1_000..4_001)), 4);
+        assert_eq!(constant().due_within(&(3_000..1_000_000)), 997);
+        let (mut one_by_one, window) = (schedule(0, Load::Poisson(1_000_000), 1), 100_000_u64..300_000);
+        let times: Vec<u64> = (0..1_000).map(|number| one_by_one.due_ns(0, number)).collect();
+        let expected = times.iter().filter(|due_ns| window.contains(*due_ns)).count() as u64;
+        assert_eq!(schedule(0, Load::Poisson(1_000_000), 1).due_within(&window), expected);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The measured window of a party: when to read the clock, when the window opens and closes, and
 //! the counts of each slice.
 
+use std::ops::Range;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -291,11 +293,14 @@ impl Meter {
 
     /// Whether a message that was due at this time belongs to the window.
     pub fn covers(&self, due_ns: u64) -> bool {
+        self.times_ns().map_or_else(|| self.open(), |times_ns| times_ns.contains(&due_ns))
+    }
+
+    /// From when until when the window is open. `None` if it is a number of messages.
+    pub(crate) fn times_ns(&self) -> Option<Range<u64>> {
         match self.window {
-            Window::Time { warmup_ns, .. } => {
-                (self.start_ns + warmup_ns..self.start_ns + self.window.length_ns()).contains(&due_ns)
-            }
-            Window::Count { .. } => self.open(),
+            Window::Time { warmup_ns, .. } => Some(self.start_ns + warmup_ns..self.start_ns + self.window.length_ns()),
+            Window::Count { .. } => None,
         }
     }
 

@@ -56,7 +56,8 @@ pub(crate) struct Peer {
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ToHost {
     /// Measure between two hosts: the receiving ends run on this one. tcp://HOST:PORT, where
-    /// `estafette peer --listen` runs, or ssh://[USER@]HOST[:PORT]. Only the network's mechanisms
+    /// `estafette peer --listen` runs, or ssh://[USER@]HOST[:PORT]. Only the network's mechanisms. With
+    /// --load, times are from one host to the other, and the clocks of both are compared over UDP
     #[arg(long, value_name = "URL")]
     pub(crate) to: Option<Target>,
 

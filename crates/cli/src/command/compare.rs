@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::args::Compare;
 use crate::columns::{Left, Right, columns, plain};
-use crate::comparison::words::{between, drift, figure, percent, verdicts, without_floor};
+use crate::comparison::words::{between, drift, figures, percent, verdicts, without_floor};
 use crate::comparison::{Compared, Comparison, Side};
 use crate::exit::Exit;
 use crate::{print, print_json};
@@ -68,12 +68,12 @@ fn text(comparison: &Comparison) -> String {
 }
 
 fn row(case: &Compared) -> Vec<String> {
-    let figure = |ns: Option<f64>| figure(ns, &case.cell);
+    let [a, b] = figures(case);
     let (change, interval) = case.change.as_ref().map_or((String::from("-"), String::new()), |change| {
         (format!("{} %", percent(change.estimate)), between(change))
     });
     let verdict = case.verdict.map_or(String::from("(anchor)"), |verdict| verdict.to_string());
-    vec![plain(&case.mechanism), figure(case.a_ns), figure(case.b_ns), change, interval, verdict]
+    vec![plain(&case.mechanism), a, b, change, interval, verdict]
 }
 
 #[cfg(test)]

@@ -16,8 +16,10 @@
 //!   within one run, and does not affect the anchors, counts as a change. Examples are the layout
 //!   of another build and a file system's cache. Only interleaved rounds of both builds could avoid
 //!   this; two records do not have them.
-//! - Times from one host's clock to another's are wrong by another amount in each run. The floor of such a case grows by
+//! - Times from one host's clock to another's are wrong by another amount in each run. The interval of such a case grows by
 //!   both errors.
+//! - In an open loop a mechanism that loses 1 % or more has no 99th percentile. If it does in one record only, that is the
+//!   verdict.
 //! - Verdicts are not corrected for multiple comparisons: of many, some are wrong. The margin
 //!   of 2 % or the floor keeps them few.
 
@@ -30,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use estafette_measure::case::{Case, Cell};
 use estafette_measure::core_distance::Comparable;
 use estafette_measure::plan::MAX_ROUNDS;
-use estafette_measure::ranking::{Ranking, rank};
+use estafette_measure::ranking::{Ranking, loss_without_p99, rank};
 use estafette_measure::record::{MAKE_UP_ROUNDS, Outcome, REPEATS, Record};
 use estafette_measure::spec::{Spec, Standing};
 use estafette_measure::stats::{Interval, Margins, Verdict, median, shift_interval, verdict};
@@ -76,11 +78,17 @@ pub(crate) struct Compared {
     pub(crate) b_ns: Option<f64>,
     /// Whether the case is an anchor of the drift. Anchors have no verdict.
     pub(crate) anchor: bool,
-    /// How much better B is than A, as a ln ratio; positive is better. A known drift is subtracted.
-    /// `None` with too few instances.
+    /// The share of messages that it lost in A, if it lost so many of an open loop that it has no figure.
+    pub(crate) a_lost: Option<f64>,
+    /// The same for B.
+    pub(crate) b_lost: Option<f64>,
+    /// How much better B is than A, as a ln ratio; positive is better. A known drift is subtracted, and the interval
+    /// includes the errors of the clocks. `None` with too few instances.
     pub(crate) change: Option<Interval>,
-    /// The larger of the cell's noise floors in the two records, as a ln ratio, and the errors of the clocks; `None` if a
-    /// record has none.
+    /// By how much times of both records may be wrong together, as a ln ratio: if they are from one host's clock to
+    /// another's. 0 otherwise.
+    pub(crate) clock_error: f64,
+    /// The larger of the cell's noise floors in the two records, as a ln ratio; `None` if a record has none.
     pub(crate) floor: Option<f64>,
     pub(crate) verdict: Option<Verdict>,
     /// -ln of the metric of each valid instance in A; more is better.
@@ -97,7 +105,20 @@ struct Measured<'a> {
     /// -ln of the metric of each valid instance: more is better.
     values: Vec<f64>,
     median_ns: Option<f64>,
+    /// The share of messages that it lost, if it has no figure for that reason.
+    lost: Option<f64>,
     left_out: usize,
+}
+
+impl Measured<'_> {
+    /// The verdict on B, where this is A, if one of them lost too many messages.
+    fn verdict_by_loss(&self, b: &Measured<'_>) -> Option<Verdict> {
+        match (self.lost, b.lost) {
+            (None, Some(_)) if self.median_ns.is_some() => Some(Verdict::Slower),
+            (Some(_), None) if b.median_ns.is_some() => Some(Verdict::Faster),
+            _ => None,
+        }
+    }
 }
 
 impl Comparison {
@@ -127,25 +148,31 @@ impl Comparison {
 
         let anchors = shared.iter().filter(|(_, ours, theirs, _)| is_anchor(ours, theirs));
         let drift = Drift::of(&anchors.filter_map(|(.., shift)| *shift).collect::<Vec<_>>());
-        let (floors_a, floors_b) = (floors(a), floors(b));
+        let (cells_a, cells_b) = (uncertainties(a), uncertainties(b));
         let cases = shared.iter().map(|(case, ours, theirs, shift)| {
-            let floor = floors_a.get(&case.cell).zip(floors_b.get(&case.cell)).map(|(a, b)| {
-                let least_ns = ours.median_ns.unwrap_or(f64::INFINITY).min(theirs.median_ns.unwrap_or(f64::INFINITY));
-                let errors_ns = a.clock_error_ns + b.clock_error_ns;
-                let of_clocks = if errors_ns > 0.0 { (errors_ns / least_ns).ln_1p() } else { 0.0 };
-                a.noise.max(b.noise) + of_clocks
+            let of_cell = cells_a.get(&case.cell).zip(cells_b.get(&case.cell));
+            let floor = of_cell.and_then(|(a, b)| Some(a.floor?.max(b.floor?)));
+            let errors_ns = of_cell.map_or(0.0, |(a, b)| a.clock_error_ns + b.clock_error_ns);
+            let clock_error = clock_error(errors_ns, [ours.median_ns, theirs.median_ns]);
+            let change = shift.map(|shift| {
+                let shift = drift.map_or(shift, |drift| drift.subtract_from(&shift));
+                Interval { low: shift.low - clock_error, high: shift.high + clock_error, ..shift }
             });
-            let change = shift.map(|shift| drift.map_or(shift, |drift| drift.subtract_from(&shift)));
             let anchor = is_anchor(ours, theirs);
+            let verdict =
+                || ours.verdict_by_loss(theirs).unwrap_or_else(|| verdict(change.as_ref(), floor, Margins::default()));
             Compared {
                 cell: case.cell.clone(),
                 mechanism: case.mechanism.clone(),
                 a_ns: ours.median_ns,
                 b_ns: theirs.median_ns,
+                a_lost: ours.lost,
+                b_lost: theirs.lost,
                 anchor,
                 change,
+                clock_error,
                 floor,
-                verdict: (!anchor).then(|| verdict(change.as_ref(), floor, Margins::default())),
+                verdict: (!anchor).then(verdict),
                 values_a: ours.values.clone(),
                 values_b: theirs.values.clone(),
             }
@@ -261,18 +288,25 @@ fn measured(record: &Record) -> Result<Vec<(&Case, Measured<'_>)>, Incomparable>
             return Err(Incomparable::TooManyInstances);
         }
     }
-    let cases = record.entrants.iter().zip(outcomes).filter(|(entrant, _)| !entrant.control);
-    let cases = cases.filter_map(|(entrant, outcomes)| {
+    let cases = record.entrants.iter().enumerate().zip(outcomes).filter(|((_, entrant), _)| !entrant.control);
+    let cases = cases.filter_map(|((at, entrant), outcomes)| {
         let valid = outcomes.iter().filter_map(|outcome| match outcome {
             Outcome::Measured(figures) if figures.discarded.is_none() => Some(figures.metric_ns()),
             _ => None,
         });
-        let ns: Vec<f64> = valid.collect();
+        let mut ns: Vec<f64> = valid.collect();
+        let left_out = outcomes.len() - ns.len();
+        let lost = loss_without_p99(&comparable.record, at);
+        if lost.is_some() {
+            // What arrived says nothing of what did not.
+            ns.clear();
+        }
         let measured = Measured {
             spec: record.spec(&entrant.case.mechanism)?,
             values: ns.iter().map(|ns| -ns.ln()).collect(),
             median_ns: median(&ns),
-            left_out: outcomes.len() - ns.len(),
+            lost,
+            left_out,
         };
         Some((&entrant.case, measured))
     });
@@ -284,21 +318,26 @@ fn is_anchor(a: &Measured<'_>, b: &Measured<'_>) -> bool {
     [a, b].iter().all(|case| case.spec.standing == Standing::Reference) && a.spec.version == b.spec.version
 }
 
-/// What a difference of two runs may be without a change.
-struct Floor {
-    /// The noise floor of the cell, as a ln ratio.
-    noise: f64,
+/// How uncertain the times of a cell are.
+struct Uncertainty {
+    /// The noise floor, as a ln ratio.
+    floor: Option<f64>,
     /// By how many nanoseconds its times may be wrong, if they are from one host's clock to another's.
     clock_error_ns: f64,
 }
 
-/// Returns the floors of a record's cells.
-fn floors(record: &Record) -> BTreeMap<Cell, Floor> {
-    let floor = |ranking: Ranking| {
-        let clock_error_ns = ranking.one_way.map_or(0.0, |one_way| one_way.error_ns);
-        Some((ranking.cell, Floor { noise: ranking.floor?, clock_error_ns }))
+/// The uncertainties of a record's cells.
+fn uncertainties(record: &Record) -> BTreeMap<Cell, Uncertainty> {
+    let of_cell = |Ranking { cell, floor, one_way, .. }: Ranking| {
+        (cell, Uncertainty { floor, clock_error_ns: one_way.map_or(0.0, |one_way| one_way.error_ns) })
     };
-    rank(record).into_iter().filter_map(floor).collect()
+    rank(record).into_iter().map(of_cell).collect()
+}
+
+/// The part of a ln ratio of two times that errors of clocks may be, of so many nanoseconds together.
+pub(crate) fn clock_error(errors_ns: f64, times_ns: [Option<f64>; 2]) -> f64 {
+    let least_ns = times_ns.into_iter().flatten().fold(f64::INFINITY, f64::min);
+    if errors_ns > 0.0 { (errors_ns / least_ns).ln_1p() } else { 0.0 }
 }
 
 fn notes(a: &Record, b: &Record, [name_a, name_b]: [&str; 2]) -> Vec<String> {

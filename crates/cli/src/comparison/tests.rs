@@ -4,6 +4,7 @@ use estafette_measure::case::{Load, Pattern, Payload, Place};
 use estafette_measure::coordinator::FailureKind;
 use estafette_measure::discarded::Discarded;
 use estafette_measure::fingerprint::Fingerprint;
+use estafette_measure::hosts::ClockError;
 use estafette_measure::message::Faults;
 use estafette_measure::plan::Entrant;
 use estafette_measure::record::{FORMAT, Figures, InstanceRecord, Latency, Peer, Provenance, VERSION};
@@ -186,6 +187,52 @@ fn the_drift_of_the_machine_is_subtracted() {
     assert_eq!(drift.anchors, 1);
     assert!((drift.interval.ratio() - 1.0 / 1.3).abs() < 0.01, "{drift:?}");
     assert!(of(&cases, "pipe").change.unwrap().half_width() >= drift.interval.half_width(), "its uncertainty is added");
+}
+
+/// The record as an open loop, of which the pipe lost so many of 100 messages.
+pub(crate) fn open_loop(lost: u64) -> Record {
+    let mut record = record();
+    record.entrants.iter_mut().for_each(|entrant| entrant.case.cell.load = Load::Rate(100_000));
+    change_figures(&mut record, "/pipe", |_, figures| {
+        figures.lost_in_window = figures.messages * lost / (100 - lost);
+    });
+    record
+}
+
+#[test]
+fn a_mechanism_that_loses_too_much_in_one_record_is_worse_there() {
+    let (kept, lossy) = (open_loop(0), open_loop(3));
+    for (a, b, expected) in [(&kept, &lossy, Verdict::Slower), (&lossy, &kept, Verdict::Faster)] {
+        let cases = compared(a, b);
+        let pipe = of(&cases, "pipe");
+        assert_eq!((pipe.verdict, pipe.change), (Some(expected), None), "nothing is known of what was lost");
+        assert_eq!(of(&cases, "unix-stream").verdict, Some(Verdict::Equivalent));
+    }
+    let cases = compared(&lossy, &lossy);
+    assert_eq!(of(&cases, "pipe").verdict, Some(Verdict::Inconclusive));
+    let [a, b] = super::words::figures(of(&compared(&kept, &lossy), "pipe"));
+    assert!(a.ends_with("us") && b.starts_with("lost ") && b.ends_with(" %"), "{a} {b}");
+    // What is lost at the highest rate of a stream does not count: it was searched for.
+    let mut saturated = lossy.clone();
+    saturated.entrants.iter_mut().for_each(|entrant| entrant.case.cell.load = Load::Saturated);
+    assert_eq!(of(&compared(&record(), &saturated), "pipe").verdict, Some(Verdict::Equivalent));
+}
+
+#[test]
+fn times_are_not_equivalent_or_slower_within_the_errors_of_two_clocks() {
+    let between_clocks = |factor, max_ns| {
+        let mut record = changed("process/pipe", factor);
+        change_figures(&mut record, "", |_, figures| figures.clock_error = Some(ClockError { max_ns, drift_ns: 0 }));
+        record
+    };
+    let verdict = |factor, max_ns| {
+        let cases = compared(&between_clocks(1.0, max_ns), &between_clocks(factor, max_ns));
+        of(&cases, "pipe").verdict
+    };
+    assert_eq!(verdict(1.0, 500), Some(Verdict::Equivalent), "1 % of the time");
+    assert_eq!(verdict(1.0, 5_000), Some(Verdict::Inconclusive), "10 %: more than what counts as equal");
+    assert_eq!(verdict(1.3, 5_000), Some(Verdict::Slower));
+    assert_eq!(verdict(1.3, 20_000), Some(Verdict::Inconclusive), "40 %");
 }
 
 #[test]

@@ -5,8 +5,8 @@ use estafette_measure::stats::{Interval, Verdict};
 use estafette_measure::units;
 use estafette_measure::window::Window;
 
-use super::Comparison;
 use super::drift::Drift;
+use super::{Compared, Comparison};
 
 /// Formats the metric of a cell: the time of a round trip or of an open loop, or the rate of a
 /// saturated stream; `-` without a valid instance.
@@ -16,6 +16,14 @@ pub(crate) fn figure(ns: Option<f64>, cell: &Cell) -> String {
         Some(ns) if cell.pattern.is_round_trip() || cell.load != Load::Saturated => units::duration(ns),
         Some(ns) => units::rate(1e9 / ns),
     }
+}
+
+/// Formats the metric of a case in A and in B. Where it lost too many messages for one, it is their share: `lost 3.00 %`.
+pub(crate) fn figures(case: &Compared) -> [String; 2] {
+    [(case.a_ns, case.a_lost), (case.b_ns, case.b_lost)].map(|(ns, lost)| match lost {
+        Some(lost) => format!("lost {} %", units::three_digits(lost * 100.0)),
+        None => figure(ns, &case.cell),
+    })
 }
 
 /// Formats a ln ratio as a change in percent: `+3.14`, `-12.3`.

@@ -39,8 +39,8 @@ impl<'a> Instances<'a> {
     /// The median over the instances of a case, and its interval, at each quantile of its times, in
     /// nanoseconds.
     pub(crate) fn quantiles(&self, mechanism: &str, cell: &Cell, quantiles: &[f64]) -> Vec<Option<Quantile>> {
-        let latencies = self.figures(mechanism, cell).iter().filter_map(|figures| figures.latency.as_ref());
-        let instances: Vec<Vec<Option<u64>>> = latencies.map(|latency| latency.quantiles(quantiles)).collect();
+        let timed = self.figures(mechanism, cell).iter().filter(|figures| figures.latency.is_some());
+        let instances: Vec<Vec<Option<u64>>> = timed.map(|figures| figures.quantiles(quantiles)).collect();
         let at = |at: usize| {
             let values: Vec<f64> = instances.iter().filter_map(|values| values[at]).map(|ns| ns as f64).collect();
             // A quantile that half of the instances lack is not of all.

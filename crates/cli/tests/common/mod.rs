@@ -31,8 +31,12 @@ const RUNS: usize = 5;
 /// The longest window of `bench`.
 const MAX_WINDOW_MS: u32 = 60_000;
 /// What a run says whose windows saw no message, or of which no instance counts, because the machine was disturbed.
-const SHORT_WINDOW: [&str; 3] =
-    ["choose a longer --window", "no message arrived, while other processes used", ": all instances ("];
+const SHORT_WINDOW: [&str; 4] = [
+    "choose a longer --window",
+    "needs a longer --window",
+    "no message arrived, while other processes used",
+    ": all instances (",
+];
 /// What a run says whose processes were stopped for seconds, because the machine was disturbed.
 const STOPPED: [&str; 3] = [" saw no message for ", " reported but did not exit", "did not open its ends in time"];
 

@@ -3,6 +3,8 @@
 //!
 //! An instance that is measured in slices is stopped between them; see [`super::heat`].
 
+mod between_hosts;
+
 use std::collections::HashMap;
 use std::fs;
 use std::ops::ControlFlow;
@@ -10,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::account::account;
@@ -21,33 +23,24 @@ use super::placement::{cores, used};
 use super::setup::Setup;
 use super::{Interrupt, Scratch};
 use crate::case::{Case, Place, Role};
-use crate::clock::now_ns;
 use crate::entry::Entry;
 use crate::exchange::Snapshot;
 use crate::hosts::{ClockError, HostLoad, Offset, OtherHost};
 use crate::message::Faults;
 use crate::pauses::{Turn, TurnWriter};
 use crate::pipeline;
-use crate::protocol::{self, AT_ONCE, Assignment, Publication, Report, ToChild, ToCoordinator};
+use crate::protocol::{self, Assignment, Publication, Report, ToChild, ToCoordinator};
 use crate::usage::Steal;
-use crate::window::{TAIL_NS, Window};
+use crate::window::Window;
 
 /// The time from the barrier to the start of the warm-up. In it the children wake up and start
 /// their threads.
 pub(crate) const RUN_UP_NS: u64 = 500_000;
 /// How long children may take to open their ends.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
-/// The number of round trips to another host that each time-out allows for: a packet of a child, its
-/// answer, and a connection with an encrypted handshake between them.
-const ROUND_TRIPS: u32 = 8;
 /// How long a TCP connection to another host may stand still: if a packet is lost six times in a row, since it is sent
 /// again after 0.2 s, and then after twice as long each time (RFC 6298).
 const RETRANSMISSIONS: Duration = Duration::from_secs(15);
-/// The number of round trips to another host for which producers continue to send after the window.
-const ROUND_TRIPS_OF_TAIL: u64 = 3;
-/// The number of round trips to another host after which both start, if times of both clocks are compared: one for `go`
-/// and its confirmation, and two for a host that is slow once.
-const ROUND_TRIPS_OF_START: u64 = 3;
 /// How long a child may take to exit after `done`.
 pub(crate) const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -119,7 +112,7 @@ impl Instance {
         interrupt: &mut Interrupt,
     ) -> Result<Measured, Failure> {
         let mut instance = Instance::open(entry, setup, scratch, interrupt, None)?;
-        instance.clock_offset = clock_offset(setup, interrupt)?;
+        instance.clock_offset = Instance::clock_offset(setup, interrupt)?;
         instance.begin()?;
         instance.serve_to_end(setup, interrupt)?;
         let clock_error = instance.clock_error(setup, interrupt)?;
@@ -235,22 +228,10 @@ impl Instance {
             secret: setup.secret,
             dir: self.dir.path().to_owned(),
             address: setup.other_host.as_ref().map_or_else(protocol::loopback, OtherHost::address),
-            // Without compared clocks, this host starts when the other one has reported its start: a round trip after
-            // that, and another one if a packet is lost.
-            tail_ns: TAIL_NS + ROUND_TRIPS_OF_TAIL * self.round_trip_ns(),
+            tail_ns: self.tail_ns(),
             link: setup.other_host.as_ref().map(OtherHost::link_estimate),
             cpus: cores(role, &setup.case, &setup.cpus),
         }
-    }
-
-    /// The round trip to the other host in nanoseconds. 0 on one host.
-    fn round_trip_ns(&self) -> u64 {
-        self.round_trip.map_or(0, |round_trip| round_trip.as_nanos() as u64)
-    }
-
-    /// How much longer than on one host a time-out is.
-    fn allowance(&self) -> Duration {
-        self.round_trip.map_or(Duration::ZERO, |round_trip| round_trip * ROUND_TRIPS)
     }
 
     /// Handles the children's packets until the ends of all are open.
@@ -293,21 +274,6 @@ impl Instance {
                 return Err(self.timed_out("did not finish in time", " (--timeout allows more)"));
             }
         }
-    }
-
-    /// Compares the clocks of both hosts again, and corrects the reported times for the drift since the start.
-    fn clock_error(&mut self, setup: &Setup, interrupt: &mut Interrupt) -> Result<Option<ClockError>, Failure> {
-        let Some(before) = self.clock_offset else { return Ok(None) };
-        let Some(after) = clock_offset(setup, interrupt)? else { return Ok(None) };
-        let error = ClockError::between(before, after);
-        if !error.is_possible() {
-            return Err(Failure::new(FailureKind::Error, "the clock of the other host jumped during the instance"));
-        }
-        let parties = self.reports.iter_mut().flatten().flat_map(|report| &mut report.parties);
-        for (ns, _) in parties.filter_map(|party| party.latency.as_mut()).flat_map(|latency| &mut latency.counts) {
-            *ns = error.corrected(*ns);
-        }
-        Ok(Some(error))
     }
 
     fn has_exchange(&self) -> bool {
@@ -494,28 +460,6 @@ impl Instance {
         self.send_go().map_err(|error| self.cause_of(error.into()))
     }
 
-    fn send_go(&mut self) -> Result<()> {
-        self.published.clear();
-        let (here, there): (Vec<_>, Vec<_>) = self.children.0.iter().partition(|child| child.pid().is_some());
-        if let Some(offset) = self.clock_offset {
-            // Both hosts start at the same moment, each by its own clock. If a packet is lost, this one may start
-            // later: half of the warm-up is enough to send what was due until then.
-            let start_ns = now_ns() + RUN_UP_NS + ROUND_TRIPS_OF_START * self.round_trip_ns();
-            send_go_to(&there, start_ns.saturating_add_signed(offset.ns))?;
-            there.iter().for_each(|child| child.wait_until_begun());
-            let late_ns = now_ns().saturating_sub(start_ns);
-            if late_ns > self.warmup_ns / 2 {
-                bail!("the session was slow: the producers would have started {} ms late", late_ns / 1_000_000);
-            }
-            return send_go_to(&here, start_ns);
-        }
-        // The other host starts when this arrives there. This one starts when it has.
-        // So producers never end before the consumers' window closes, even if a packet is lost.
-        send_go_to(&there, AT_ONCE)?;
-        there.iter().for_each(|child| child.wait_until_begun());
-        send_go_to(&here, now_ns() + RUN_UP_NS)
-    }
-
     /// Sends `done` to the children, and checks that all of them exit.
     fn release(&mut self) -> Result<(), Failure> {
         for child in &self.children.0 {
@@ -606,25 +550,6 @@ impl Instance {
         }
         Failure::new(kind, text)
     }
-}
-
-/// The other host's clock, if times of both clocks are compared.
-///
-/// # Errors
-/// When the clocks cannot be compared, or the user interrupts.
-fn clock_offset(setup: &Setup, interrupt: &mut Interrupt) -> Result<Option<Offset>, Failure> {
-    let Some(host) = setup.other_host.as_ref().filter(|_| setup.case.load.rate().is_some()) else { return Ok(None) };
-    match host.clock_offset(interrupt)? {
-        Some(offset) => Ok(Some(offset)),
-        None => Err(Failure::new(FailureKind::Interrupted, "interrupted")),
-    }
-}
-
-/// Sends `go` to children.
-fn send_go_to(children: &[&Running], start_ns: u64) -> Result<()> {
-    children.iter().try_for_each(|child| {
-        protocol::send(&child.socket, &ToChild::Go { start_ns }, &[]).with_context(|| child.role.to_string())
-    })
 }
 
 /// Whether a child runs on the other host.

@@ -51,7 +51,22 @@ enum Phase {
 /// How long the messages of an open loop took.
 struct Times {
     schedule: Schedule,
+    /// The same schedule from its beginning.
+    unused: Schedule,
     histogram: Histogram<u64>,
+}
+
+impl Times {
+    fn new(schedule: Schedule) -> Result<Times> {
+        Ok(Times { unused: schedule.clone(), schedule, histogram: histogram()? })
+    }
+
+    /// The number of messages that were due in the window and have not arrived. `None` if the window is a number of
+    /// messages.
+    fn lost(&self, party: &Party) -> Option<u64> {
+        let due = self.unused.clone().due_within(&party.meter.times_ns()?);
+        Some(due.saturating_sub(self.histogram.len()))
+    }
 }
 
 /// A burst, and the memory of its channel once all messages have been sent.
@@ -117,7 +132,7 @@ impl ReceiveLoop {
         let stream_end = setup.stream_end();
         let LoopSetup { party, verifier, rules, schedule, burst, feedback, .. } = setup;
         let times = match schedule {
-            Some(schedule) => Some(Times { schedule, histogram: histogram()? }),
+            Some(schedule) => Some(Times::new(schedule)?),
             None => None,
         };
         Ok(ReceiveLoop {
@@ -257,6 +272,8 @@ impl Control for ReceiveLoop {
         let received = self.verifier.received();
         self.received.close(&mut self.party, &self.verifier);
         let shares = self.received.within();
+        let lost_when_due = self.times.as_ref().and_then(|times| times.lost(&self.party));
+        let lost = self.feedback.map_or(0, |state| lost_when_due.unwrap_or(state.lost()));
         let (mut report, usage) = self.party.report_received(0, self.verifier);
         debug_assert!(report.messages <= received);
         report.faults.lost += self.end_marks_lost;
@@ -265,7 +282,6 @@ impl Control for ReceiveLoop {
             None => None,
         };
         let burst_memory = self.burst.and_then(|state| state.memory);
-        let lost = self.feedback.map_or(0, |state| state.lost());
         Ok((PartyReport { shares, burst_memory, lost, latency, dropped: self.dropped, ..report }, usage))
     }
 }

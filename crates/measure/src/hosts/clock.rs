@@ -253,7 +253,7 @@ impl ClockProbe {
             replies += 1;
         }
         if replies == 0 {
-            bail!("no reply to UDP packets to {}: a firewall may drop them", self.socket.peer_addr()?);
+            bail!("no reply to UDP packets to {}: open the UDP ports of that host", self.socket.peer_addr()?);
         }
         Ok(Some(interval))
     }
@@ -343,7 +343,7 @@ mod tests {
         // Nothing listens at the port of a server that has ended.
         let port = ClockServer::start(HERE).unwrap().port();
         let error = ClockProbe::connect(HERE, port, Duration::ZERO).unwrap().estimate(|| false).unwrap_err();
-        assert!(error.to_string().contains("a firewall may drop them"), "{error:#}");
+        assert!(error.to_string().contains("open the UDP ports"), "{error:#}");
     }
 
     #[test]

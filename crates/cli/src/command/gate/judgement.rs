@@ -4,7 +4,8 @@
 //! of the machine itself.
 //!
 //! - **Slower:** a one-sided rank-sum test rejects the hypothesis that the new time is longer by at
-//!   most what is allowed (or by the cell's noise floor, if that is larger).
+//!   most what is allowed (or by the cell's noise floor, if that is larger). Also if a mechanism loses so many messages
+//!   of an open loop that it has no 99th percentile, and did not in the base.
 //! - **Fine:** the interval of the change lies below what is allowed.
 //! - **Undecided** otherwise. A case of the base that the new record does not contain, or has no
 //!   valid instance of, is undecided too.
@@ -20,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 use estafette_measure::case::{Case, Cell};
+use estafette_measure::ranking::loss_without_p99;
 use estafette_measure::record::{self, Record};
 use estafette_measure::spec::Standing;
 use estafette_measure::stats::{Interval, holm, median, shift_below_p};
@@ -114,7 +116,8 @@ impl Judgement {
         cases.extend(others);
         let mut notes = comparison.notes;
         if !empty.is_empty() {
-            notes.push(format!("{} case(s) have no valid instance in either record and are left out", empty.len()));
+            let why = "no valid instance in either record, or lost too many messages in both,";
+            notes.push(format!("{} case(s) have {why} and are left out", empty.len()));
         }
         Ok(Judgement { drift: comparison.drift, notes, ..judgement_of(cases, allow) })
     }
@@ -146,7 +149,10 @@ fn slower(cases: &[&Compared], allowed: f64, drift: Option<&Drift>) -> Vec<bool>
     // A record's values are -ln of the time. The lower end of the drift is best for the new record.
     let drift = drift.map_or(0.0, |drift| drift.interval.low);
     let p_values = cases.iter().map(|case| match (case.floor, &case.change) {
-        (Some(floor), Some(_)) => shift_below_p(&case.values_a, &case.values_b, drift - allowed.max(floor)),
+        (Some(floor), Some(_)) => {
+            let beyond = allowed.max(floor) + case.clock_error;
+            shift_below_p(&case.values_a, &case.values_b, drift - beyond)
+        }
         _ => 1.0,
     });
     holm(&p_values.collect::<Vec<_>>(), 1.0 - INTERVAL_COVERAGE)
@@ -162,6 +168,9 @@ pub(super) fn judge(case: &Compared, is_slower: bool, allowed: f64) -> Judged {
     let percent = |ln: f64| units::three_digits(ln.exp_m1() * 100.0);
     let (outcome, why) = match (change, case.floor) {
         _ if is_slower => (Outcome::Slower, None),
+        (None, _) if let (Some(lost), Some(_)) = (case.a_lost, case.b_ns) => {
+            (Outcome::Fine, Some(format!("the base lost {} % of its messages", units::three_digits(lost * 100.0))))
+        }
         (Some(change), Some(_)) if change.high <= allowed => (Outcome::Fine, None),
         (None, _) => (Outcome::Undecided, Some(String::from("too few valid instances"))),
         (_, None) => (Outcome::Undecided, Some(String::from("noise unknown: it takes 6 valid rounds of the control"))),
@@ -196,7 +205,8 @@ fn without_figures(case: &Case, outcome: Outcome, why: &str) -> Judged {
     }
 }
 
-/// The cases that broke a promise in the new record, or failed there more often than in the base.
+/// The cases that broke a promise in the new record, failed there more often than in the base, or lose too many
+/// messages only there.
 pub(super) struct Problems(BTreeMap<Case, (Outcome, String)>);
 
 impl Problems {
@@ -207,6 +217,14 @@ impl Problems {
             if count > before {
                 let why = format!("{count} instance(s) failed, {before} in the base: {why}");
                 problems.insert(case.clone(), (Outcome::Failed, why));
+            }
+        }
+        let lost_before = losses(base);
+        for (case, lost) in losses(new) {
+            if !lost_before.contains_key(&case) {
+                let lost = units::three_digits(lost * 100.0);
+                let why = format!("it lost {lost} % of its messages, so it has no 99th percentile, which the base has");
+                problems.entry(case.clone()).or_insert((Outcome::Slower, why));
             }
         }
         for instance in &new.instances {
@@ -240,6 +258,12 @@ fn failures(record: &Record) -> BTreeMap<Case, (usize, String)> {
     failures
 }
 
+/// The share of lost messages of each case that lost too many for a 99th percentile.
+fn losses(record: &Record) -> BTreeMap<&Case, f64> {
+    let entrants = record.entrants.iter().enumerate().filter(|(_, entrant)| !entrant.control);
+    entrants.filter_map(|(at, entrant)| Some((&entrant.case, loss_without_p99(record, at)?))).collect()
+}
+
 /// The cases of the base that the new record does not contain.
 fn missing(base: &Record, comparison: &Comparison) -> Vec<Judged> {
     let compared: BTreeSet<(&str, &Cell)> =
@@ -258,7 +282,7 @@ mod tests {
     use estafette_measure::breach::Breach;
 
     use super::*;
-    use crate::comparison::tests::{changed, record};
+    use crate::comparison::tests::{changed, open_loop, record};
 
     fn outcome_of<'a>(judgement: &'a Judgement, mechanism: &str) -> &'a Judged {
         judgement.cases.iter().find(|case| case.mechanism == mechanism).unwrap()
@@ -337,6 +361,21 @@ mod tests {
         // Also of the reference ring, which is not judged otherwise.
         let judgement = spoiled(&breach, "process/reference-ring");
         assert_eq!((judgement.outcome, &*judgement.cases[0].mechanism), (Outcome::Broken, "process/reference-ring"));
+    }
+
+    #[test]
+    fn a_mechanism_that_begins_to_lose_too_much_fails_the_gate() {
+        let judgement = Judgement::of(&open_loop(0), &open_loop(3), 0.05).unwrap();
+        assert_eq!(judgement.outcome, Outcome::Slower);
+        let why = judgement.cases[0].why.as_ref().unwrap();
+        assert!(why.contains("lost ") && why.contains("99th percentile"), "{why}");
+        let judgement = Judgement::of(&open_loop(3), &open_loop(0), 0.05).unwrap();
+        let pipe = outcome_of(&judgement, "process/pipe");
+        assert_eq!(pipe.outcome, Outcome::Fine, "{judgement:?}");
+        assert!(pipe.why.as_ref().is_some_and(|why| why.starts_with("the base lost ")), "{pipe:?}");
+        // If it always did, nothing is known of it.
+        let judgement = Judgement::of(&open_loop(3), &open_loop(3), 0.05).unwrap();
+        assert!(judgement.cases.iter().all(|case| case.mechanism != "process/pipe"), "{judgement:?}");
     }
 
     #[test]

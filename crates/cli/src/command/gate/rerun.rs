@@ -17,7 +17,7 @@ use estafette_measure::core_distance::Comparable;
 use estafette_measure::other_build::{OtherBuild, SUFFIX};
 use estafette_measure::pairs::log_ratios;
 use estafette_measure::plan::{Entrant, Plan, Precision};
-use estafette_measure::ranking::{Ranking, rank};
+use estafette_measure::ranking::{Ranking, loss_without_p99, rank};
 use estafette_measure::record::{InstanceRecord, Outcome, Record};
 use estafette_measure::run::End;
 use estafette_measure::stats::{CONFIDENCE, holm, median, median_interval, signed_rank_above_p};
@@ -188,7 +188,11 @@ fn compared(record: &Record, rankings: &[Ranking], new: usize) -> (Compared, Vec
         mechanism: case.mechanism.clone(),
         a_ns: ns(&name),
         b_ns: ns(&case.mechanism),
+        a_lost: base.and_then(|base| loss_without_p99(record, base)),
+        b_lost: loss_without_p99(record, new),
         anchor: false,
+        // Both builds are measured on one host.
+        clock_error: 0.0,
         change: median_interval(&gains, CONFIDENCE),
         floor: ranking.and_then(|ranking| ranking.floor),
         verdict: None,

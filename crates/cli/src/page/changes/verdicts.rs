@@ -7,7 +7,7 @@ use estafette_measure::stats::{Margins, Verdict};
 use maud::{Markup, html};
 
 use super::super::grid::{Column, Entry, Grid};
-use crate::comparison::words::{between, figure, percent};
+use crate::comparison::words::{between, figures, percent};
 use crate::comparison::{Compared, Comparison, Incomparable};
 use crate::table::capitalised;
 
@@ -80,9 +80,11 @@ pub(super) fn lists(comparison: &Comparison) -> Vec<Cases<'_>> {
 /// The change of a case: `+24.9 % [+24.0 to +25.8], 100 us in A, 80.1 us in B`.
 pub(super) fn change(case: &Compared) -> String {
     let change = case.change.as_ref();
-    let change =
-        change.map_or(String::from("too few instances"), |by| format!("{} % {}", percent(by.estimate), between(by)));
-    format!("{change}, {} in A, {} in B", figure(case.a_ns, &case.cell), figure(case.b_ns, &case.cell))
+    let has_lost = case.a_lost.or(case.b_lost).is_some();
+    let without = if has_lost { "no change of a 99th percentile" } else { "too few instances" };
+    let change = change.map_or(without.to_owned(), |by| format!("{} % {}", percent(by.estimate), between(by)));
+    let [a, b] = figures(case);
+    format!("{change}, {a} in A, {b} in B")
 }
 
 /// The first section's content.
@@ -150,11 +152,12 @@ fn row(case: &Compared) -> Vec<Entry> {
     // The heading has the scope.
     let table = case.cell.to_string();
     let table = table.split_once(" · ").map_or(&*table, |(_, rest)| rest);
+    let [a, b] = figures(case);
     vec![
         Entry::text(&case.mechanism),
         Entry::text(table),
-        Entry::optional(case.a_ns, figure(case.a_ns, &case.cell)),
-        Entry::optional(case.b_ns, figure(case.b_ns, &case.cell)),
+        Entry::optional(case.a_ns, a),
+        Entry::optional(case.b_ns, b),
         Entry::optional(estimate, estimate.map_or(String::from("-"), |ln| format!("{} %", percent(ln)))),
         Entry::text(case.change.as_ref().map_or(String::from("-"), between)),
         Entry::text(case.verdict.map_or(String::from("anchor of the drift"), |verdict| verdict.to_string())),
