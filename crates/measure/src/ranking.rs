@@ -41,7 +41,7 @@ pub struct Ranking {
     /// The rounds that do not count, because the cores were at another distance. `None` if all
     /// count.
     pub left_out: Option<LeftOut>,
-    /// The share of messages that the link between two hosts loses, by its measured packet loss. 0 on one host.
+    /// The largest share of messages that the link between two hosts may lose, by its measured packet loss. 0 on one host.
     pub link_loss: f64,
     /// How wrong the times may be, if they were measured from one host to the other.
     pub one_way: Option<OneWay>,
@@ -277,7 +277,7 @@ fn rank_cell(record: &Record, cell: &Cell, left_out: Option<LeftOut>) -> Ranking
         link_loss: record
             .link()
             .filter(|_| cell.place == Place::OtherHost)
-            .map_or(0.0, |link| message_loss(link.loss.share(), cell.payload.len())),
+            .map_or(0.0, |link| message_loss(link.loss.largest(), cell.payload.len())),
         one_way: clock_error_ns.map(|ns| OneWay { error_ns: ns as f64, half_round_trip_ns }),
         pairs,
     }
@@ -431,6 +431,11 @@ fn row(record: &Record, at: usize) -> Option<Row> {
 pub fn loss_without_p99(record: &Record, entrant: usize) -> Option<f64> {
     let is_open_loop = record.entrants[entrant].case.load != Load::Saturated;
     Some(share_lost(valid(record, entrant))).filter(|lost| is_open_loop && *lost >= NO_P99)
+}
+
+/// The share of messages that an entrant lost within the window of each valid instance, from 0 to 1.
+pub fn losses(record: &Record, entrant: usize) -> Vec<f64> {
+    valid(record, entrant).map(|instance| share_lost([instance].into_iter())).collect()
 }
 
 /// The share of messages lost within the windows of instances.

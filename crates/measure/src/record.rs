@@ -472,7 +472,7 @@ impl Figures {
         let value = |quantile: &f64| {
             let times = times.as_ref()?;
             // A tenth more than the rounding error of 1 - quantile.
-            let above = (times.len() + lost) as f64 * (1.0 - quantile) + 0.1;
+            let above = (times.len() as f64 + lost as f64) * (1.0 - quantile) + 0.1;
             with_lost(times, lost, *quantile).filter(|_| above >= MIN_ABOVE)
         };
         quantiles.iter().map(value).collect()

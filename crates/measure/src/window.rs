@@ -274,6 +274,12 @@ impl Meter {
         self.opened.is_none()
     }
 
+    /// How much of the warm-up is left, in nanoseconds. 0 if the window has opened.
+    pub(crate) fn warm_up_left_ns(&self, now_ns: u64) -> u64 {
+        let opens_ns = self.times_ns().filter(|_| self.warming_up()).map(|times_ns| times_ns.start);
+        opens_ns.map_or(0, |opens_ns| opens_ns.saturating_sub(now_ns).max(1))
+    }
+
     /// Whether the window is open.
     #[inline]
     pub fn open(&self) -> bool {

@@ -18,13 +18,14 @@
 //!   this; two records do not have them.
 //! - Times from one host's clock to another's are wrong by another amount in each run. The interval of such a case grows by
 //!   both errors.
-//! - In an open loop a mechanism that loses 1 % or more has no 99th percentile. If it does in one record only, that is the
-//!   verdict.
+//! - In an open loop a mechanism that loses 1 % or more has no 99th percentile. If that is so in one record only, the shares of
+//!   lost messages are compared: see [`loss`].
 //! - Verdicts are not corrected for multiple comparisons: of many, some are wrong. The margin
 //!   of 2 % or the floor keeps them few.
 
 pub(crate) mod drift;
 mod incomparable;
+pub(crate) mod loss;
 pub(crate) mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +33,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use estafette_measure::case::{Case, Cell};
 use estafette_measure::core_distance::Comparable;
 use estafette_measure::plan::MAX_ROUNDS;
-use estafette_measure::ranking::{Ranking, loss_without_p99, rank};
+use estafette_measure::ranking::{Ranking, loss_without_p99, losses, rank};
 use estafette_measure::record::{MAKE_UP_ROUNDS, Outcome, REPEATS, Record};
 use estafette_measure::spec::{Spec, Standing};
 use estafette_measure::stats::{Interval, Margins, Verdict, median, shift_interval, verdict};
@@ -85,9 +86,9 @@ pub(crate) struct Compared {
     /// How much better B is than A, as a ln ratio; positive is better. A known drift is subtracted, and the interval
     /// includes the errors of the clocks. `None` with too few instances.
     pub(crate) change: Option<Interval>,
-    /// By how much times of both records may be wrong together, as a ln ratio: if they are from one host's clock to
-    /// another's. 0 otherwise.
-    pub(crate) clock_error: f64,
+    /// By how much the ratio of both times may be wrong, as a ln ratio, if they are from one host's clock to another's.
+    /// `None` if a time is not longer than its error.
+    pub(crate) clock_error: Option<f64>,
     /// The larger of the cell's noise floors in the two records, as a ln ratio; `None` if a record has none.
     pub(crate) floor: Option<f64>,
     pub(crate) verdict: Option<Verdict>,
@@ -97,6 +98,9 @@ pub(crate) struct Compared {
     /// The same for B.
     #[serde(skip)]
     pub(crate) values_b: Vec<f64>,
+    /// How probable the losses of both records are if B loses no more than A. `None` unless B alone lost too much.
+    #[serde(skip)]
+    pub(crate) loss_p: Option<f64>,
 }
 
 /// A case of one record.
@@ -107,17 +111,23 @@ struct Measured<'a> {
     median_ns: Option<f64>,
     /// The share of messages that it lost, if it has no figure for that reason.
     lost: Option<f64>,
+    /// The share that it lost in each valid instance.
+    losses: Vec<f64>,
     left_out: usize,
 }
 
 impl Measured<'_> {
-    /// The verdict on B, where this is A, if one of them lost too many messages.
+    /// How probable the losses are if `other` loses no more than this. `None` unless `other` alone lost too much.
+    fn loss_p(&self, other: &Measured<'_>) -> Option<f64> {
+        let is_other_alone = other.lost.is_some() && self.lost.is_none() && self.median_ns.is_some();
+        is_other_alone.then(|| loss::p_value(&self.losses, &other.losses))
+    }
+
+    /// The verdict on B, where this is A, if one of them alone lost too many messages.
     fn verdict_by_loss(&self, b: &Measured<'_>) -> Option<Verdict> {
-        match (self.lost, b.lost) {
-            (None, Some(_)) if self.median_ns.is_some() => Some(Verdict::Slower),
-            (Some(_), None) if b.median_ns.is_some() => Some(Verdict::Faster),
-            _ => None,
-        }
+        let decided = |p: f64, verdict| if p <= loss::MAX_P { verdict } else { Verdict::Inconclusive };
+        let worse = self.loss_p(b).map(|p| decided(p, Verdict::Slower));
+        worse.or_else(|| Some(decided(b.loss_p(self)?, Verdict::Faster)))
     }
 }
 
@@ -152,11 +162,11 @@ impl Comparison {
         let cases = shared.iter().map(|(case, ours, theirs, shift)| {
             let of_cell = cells_a.get(&case.cell).zip(cells_b.get(&case.cell));
             let floor = of_cell.and_then(|(a, b)| Some(a.floor?.max(b.floor?)));
-            let errors_ns = of_cell.map_or(0.0, |(a, b)| a.clock_error_ns + b.clock_error_ns);
+            let errors_ns = of_cell.map_or([0.0; 2], |(a, b)| [a.clock_error_ns, b.clock_error_ns]);
             let clock_error = clock_error(errors_ns, [ours.median_ns, theirs.median_ns]);
-            let change = shift.map(|shift| {
+            let change = shift.zip(clock_error).map(|(shift, error)| {
                 let shift = drift.map_or(shift, |drift| drift.subtract_from(&shift));
-                Interval { low: shift.low - clock_error, high: shift.high + clock_error, ..shift }
+                Interval { low: shift.low - error, high: shift.high + error, ..shift }
             });
             let anchor = is_anchor(ours, theirs);
             let verdict =
@@ -175,6 +185,7 @@ impl Comparison {
                 verdict: (!anchor).then(verdict),
                 values_a: ours.values.clone(),
                 values_b: theirs.values.clone(),
+                loss_p: ours.loss_p(theirs),
             }
         });
         let mut notes = notes(a, b, names);
@@ -305,6 +316,7 @@ fn measured(record: &Record) -> Result<Vec<(&Case, Measured<'_>)>, Incomparable>
             spec: record.spec(&entrant.case.mechanism)?,
             values: ns.iter().map(|ns| -ns.ln()).collect(),
             median_ns: median(&ns),
+            losses: losses(&comparable.record, at),
             lost,
             left_out,
         };
@@ -334,10 +346,12 @@ fn uncertainties(record: &Record) -> BTreeMap<Cell, Uncertainty> {
     rank(record).into_iter().map(of_cell).collect()
 }
 
-/// The part of a ln ratio of two times that errors of clocks may be, of so many nanoseconds together.
-pub(crate) fn clock_error(errors_ns: f64, times_ns: [Option<f64>; 2]) -> f64 {
-    let least_ns = times_ns.into_iter().flatten().fold(f64::INFINITY, f64::min);
-    if errors_ns > 0.0 { (errors_ns / least_ns).ln_1p() } else { 0.0 }
+/// By how much the ln ratio of two times may be wrong that have these errors: a time `t` with an error `e` may be
+/// `t - e`. `None` if a time is not longer than its error.
+fn clock_error(errors_ns: [f64; 2], times_ns: [Option<f64>; 2]) -> Option<f64> {
+    let errors = errors_ns.into_iter().zip(times_ns).filter(|(error_ns, _)| *error_ns > 0.0);
+    let parts = errors.filter_map(|(error_ns, time_ns)| Some(-(-error_ns / time_ns?).ln_1p()));
+    Some(parts.sum::<f64>()).filter(|error| error.is_finite())
 }
 
 fn notes(a: &Record, b: &Record, [name_a, name_b]: [&str; 2]) -> Vec<String> {

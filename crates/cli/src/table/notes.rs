@@ -193,7 +193,7 @@ fn loss_limit(lost: f64, link_loss: f64) -> String {
     let more =
         if lost > allowed { format!(", more than the {} to stay below", percent(allowed)) } else { String::new() };
     let link =
-        if link_loss > 0.0 { format!(" (the link itself loses about {})", percent(link_loss)) } else { String::new() };
+        if link_loss > 0.0 { format!(" (the link itself may lose {})", percent(link_loss)) } else { String::new() };
     more + &link
 }
 

@@ -13,7 +13,7 @@ use estafette_measure::clock::now_ns;
 use estafette_measure::protocol::{self, Assignment, Report, ToChild, ToCoordinator};
 use estafette_measure::spec::{Runtime, Scope, Wait};
 use estafette_measure::window::Window;
-use estafette_measure::{Entry, Registry};
+use estafette_measure::{Entry, LinkEstimate, Registry};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
@@ -84,7 +84,7 @@ impl Host {
             address,
             cpus: vec![None; parties],
             tail_ns: 3_000_000,
-            link: None,
+            link: Some(LinkEstimate { round_trip_ns: 100_000, packet_loss: 0.0, rate_bytes_per_s: 1e9 }),
         };
         protocol::send(&socket, &ToChild::Assignment(Box::new(assignment)), &[]).unwrap();
         Host { role, address, dir, socket, process, report: None }

@@ -3,7 +3,7 @@
 
 mod asynchronous;
 mod blocking;
-mod feedback;
+mod open_feedback;
 mod party;
 mod receive;
 mod reply;
@@ -248,7 +248,7 @@ fn play(ChildLoops { case, role, executor, loops, lossy, memory }: ChildLoops<'_
     let (feedback, pacers) = if !lossy || case.pattern.is_bidirectional() {
         Default::default()
     } else if case.load == Load::Saturated {
-        feedback::open(case, role, ctx)?
+        open_feedback::open(case, role, ctx)?
     } else {
         // Nobody searches for a rate. The consumers count what is lost.
         ((0..case.consumers()).map(|_| Feedback::new(Vec::new())).collect(), Vec::new())

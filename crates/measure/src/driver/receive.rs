@@ -8,7 +8,7 @@ use super::step::{Action, ActionResult, Control, PartyResult, Step, Waiting};
 use crate::burst::{BURST_POLL, Burst, BurstMemory};
 use crate::latency_counts::{counts, histogram};
 use crate::message::Verifier;
-use crate::pace::Feedback;
+use crate::pace::{Feedback, StreamProgress};
 use crate::pattern::{BURST, StreamEnd};
 use crate::protocol::{LatencyCounts, PartyReport};
 use crate::schedule::Schedule;
@@ -51,20 +51,20 @@ enum Phase {
 /// How long the messages of an open loop took.
 struct Times {
     schedule: Schedule,
-    /// The same schedule from its beginning.
-    unused: Schedule,
+    /// The same schedule at its beginning.
+    from_start: Schedule,
     histogram: Histogram<u64>,
 }
 
 impl Times {
     fn new(schedule: Schedule) -> Result<Times> {
-        Ok(Times { unused: schedule.clone(), schedule, histogram: histogram()? })
+        Ok(Times { from_start: schedule.clone(), schedule, histogram: histogram()? })
     }
 
     /// The number of messages that were due in the window and have not arrived. `None` if the window is a number of
     /// messages.
     fn lost(&self, party: &Party) -> Option<u64> {
-        let due = self.unused.clone().due_within(&party.meter.times_ns()?);
+        let due = self.from_start.clone().due_within(&party.meter.times_ns()?);
         Some(due.saturating_sub(self.histogram.len()))
     }
 }
@@ -196,7 +196,8 @@ impl ReceiveLoop {
             }
         }
         if let Some(state) = &mut self.feedback {
-            state.feedback.report(now_ns, self.verifier.progress());
+            let progress = self.verifier.progress().map(|(next, received)| StreamProgress { next, received });
+            state.feedback.report(now_ns, progress);
             state.note_missing(&self.party, &self.verifier);
         }
         if self.party.gives_up(now_ns, is_progress) {
@@ -272,8 +273,10 @@ impl Control for ReceiveLoop {
         let received = self.verifier.received();
         self.received.close(&mut self.party, &self.verifier);
         let shares = self.received.within();
-        let lost_when_due = self.times.as_ref().and_then(|times| times.lost(&self.party));
-        let lost = self.feedback.map_or(0, |state| lost_when_due.unwrap_or(state.lost()));
+        let lost = self.feedback.map_or(0, |state| {
+            let of_schedule = self.times.as_ref().and_then(|times| times.lost(&self.party));
+            of_schedule.unwrap_or_else(|| state.lost())
+        });
         let (mut report, usage) = self.party.report_received(0, self.verifier);
         debug_assert!(report.messages <= received);
         report.faults.lost += self.end_marks_lost;

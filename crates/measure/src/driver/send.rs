@@ -160,7 +160,7 @@ impl SendLoop {
         }
         without_side(result).context("sending")?;
         if let Some(pacer) = &mut self.pacer {
-            pacer.update(now_ns, self.source.made(), self.party.meter.warming_up())?;
+            pacer.update(now_ns, self.source.made(), self.party.meter.warm_up_left_ns(now_ns))?;
         }
         self.continue_paced(now_ns);
         Ok(())

@@ -99,7 +99,7 @@ impl Greeted {
             listens_at,
             peer: Peer { address: name, tool, commit, fingerprint, round_trip_ns: 0, link: None, other_load: None },
             fastest_round_trip: Duration::ZERO,
-            loss_and_rate: OnceLock::new(),
+            link: OnceLock::new(),
             clock: Mutex::default(),
             next_id: AtomicU64::new(0),
             close: Mutex::new(Some(close)),
@@ -132,11 +132,10 @@ impl OtherHost {
         self.0.fastest_round_trip
     }
 
-    /// What is known of the link. Before [`OtherHost::measure_link`] it is only the round trip.
+    /// What is known of the link. Before [`OtherHost::measure_link`] it is only the round trip of the session.
     pub(crate) fn link_estimate(&self) -> LinkEstimate {
-        let round_trip_ns = self.0.peer.round_trip_ns;
-        let (packet_loss, rate_bytes_per_s) = self.0.loss_and_rate.get().copied().unwrap_or_default();
-        LinkEstimate { round_trip_ns, packet_loss, rate_bytes_per_s }
+        let of_session = LinkEstimate { round_trip_ns: self.0.peer.round_trip_ns, ..LinkEstimate::default() };
+        self.0.link.get().copied().unwrap_or(of_session)
     }
 
     /// The address at which children on this host listen.
@@ -149,7 +148,7 @@ impl OtherHost {
         self.0.listens_at
     }
 
-    /// Measures the limits of the link to the other host. Blocks for about 3 s; on a link with long
+    /// Measures the limits of the link to the other host. Blocks for about 5 s; on a link with long
     /// delays, longer, but not for more than a minute. `None` if the user interrupts. What is still
     /// being measured then ends with the session.
     ///
@@ -170,7 +169,11 @@ impl OtherHost {
         match (link, self.lost()) {
             (Some(link), _) => {
                 let link = link?;
-                let _ = self.0.loss_and_rate.set((link.loss.share(), link.rate_bytes_per_s()));
+                let _ = self.0.link.set(LinkEstimate {
+                    round_trip_ns: link.round_trip_ns as u64,
+                    packet_loss: link.loss.largest(),
+                    rate_bytes_per_s: link.rate_bytes_per_s(),
+                });
                 Ok(Some(link))
             }
             (None, Some(why)) => bail!("the session with the other host has ended: {why}"),
@@ -263,8 +266,8 @@ struct Session {
     fastest_round_trip: Duration,
     /// Asks for the time of the other host, since it was first needed.
     clock: Mutex<Option<ClockProbe>>,
-    /// The share of packets that the link loses, and its rate in bytes per second, once it has been measured.
-    loss_and_rate: OnceLock<(f64, f64)>,
+    /// What is known of the link, once it has been measured.
+    link: OnceLock<LinkEstimate>,
     next_id: AtomicU64,
     close: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     reading: Option<JoinHandle<()>>,

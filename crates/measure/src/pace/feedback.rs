@@ -14,17 +14,26 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 /// The length of a report between hosts in bytes: the key, and a [`StreamProgress`].
-const PACKET: usize = 24;
+const REPORT_BYTES: usize = 24;
 /// The length of a producer's packet to a consumer on another host: the key.
-const HELLO: usize = 8;
+const KEY_BYTES: usize = 8;
+/// The maximum number of reports that are read at once, so that a peer that sends without end does not stop the producer.
+const MAX_REPORTS: usize = 4096;
 
-/// What a consumer has received from one producer: the number after the highest that arrived, and
-/// how many arrived.
-pub(crate) type StreamProgress = (u64, u64);
+/// What a consumer has received from one producer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct StreamProgress {
+    /// The number after the highest that arrived.
+    pub(crate) next: u64,
+    /// How many messages arrived.
+    pub(crate) received: u64,
+}
 
 /// A consumer's ends of the feedback channels, one for each producer.
 pub(crate) struct Feedback {
     ends: Vec<ConsumerEnd>,
+    /// The minimum time between two reports.
+    interval_ns: u64,
     reported_ns: u64,
 }
 
@@ -48,7 +57,7 @@ impl ConsumerEnd {
     fn send(&mut self, progress: StreamProgress) {
         // If it cannot be sent, it is a lost report.
         match self {
-            ConsumerEnd::SameHost(socket) => drop(socket.send(&packet::<16>(&[progress.0, progress.1]))),
+            ConsumerEnd::SameHost(socket) => drop(socket.send(&packet::<16>(&[progress.next, progress.received]))),
             ConsumerEnd::OtherHost(port) => port.send(progress),
         }
     }
@@ -56,13 +65,13 @@ impl ConsumerEnd {
 
 impl Feedback {
     pub(crate) fn new(ends: Vec<ConsumerEnd>) -> Feedback {
-        Feedback { ends, reported_ns: 0 }
+        let interval = ends.iter().map(ConsumerEnd::interval).max().unwrap_or_default();
+        Feedback { ends, interval_ns: interval.as_nanos() as u64, reported_ns: 0 }
     }
 
     /// Reports to each producer what has arrived, unless the last report was a moment ago. Does not block.
     pub(crate) fn report(&mut self, now: u64, progress: impl Iterator<Item = StreamProgress>) {
-        let interval = self.ends.iter().map(ConsumerEnd::interval).max().unwrap_or_default();
-        if now < self.reported_ns + interval.as_nanos() as u64 {
+        if now < self.reported_ns + self.interval_ns {
             return;
         }
         self.reported_ns = now;
@@ -78,7 +87,7 @@ pub(crate) struct ReportPort {
 }
 
 impl ReportPort {
-    /// Binds any free port of an address of this host, with a new key. Also returns what the producer needs to
+    /// Binds any free port of an address of this host, with a new key. Also returns the text to publish, for
     /// [`Reports::of_port`].
     ///
     /// # Errors
@@ -95,15 +104,15 @@ impl ReportPort {
             self.find_producer();
         }
         if self.is_connected {
-            let _ = self.socket.send(&packet::<PACKET>(&[self.key, progress.0, progress.1]));
+            let _ = self.socket.send(&packet::<REPORT_BYTES>(&[self.key, progress.next, progress.received]));
         }
     }
 
     /// Connects to the address from which the key has come, if it has.
     fn find_producer(&mut self) {
-        let mut received = [0; HELLO + 1];
+        let mut received = [0; KEY_BYTES + 1];
         while let Ok((length, from)) = self.socket.recv_from(&mut received) {
-            if received[..length] == packet::<HELLO>(&[self.key]) {
+            if received[..length] == packet::<KEY_BYTES>(&[self.key]) {
                 self.is_connected = self.socket.connect(from).is_ok();
                 return;
             }
@@ -129,7 +138,7 @@ impl Reports {
         Reports { end: ProducerEnd::SameHost(socket), last: None }
     }
 
-    /// The reports of a consumer on another host, which published this text.
+    /// The reports of a consumer on another host, which published this text. Sends it the key.
     ///
     /// # Errors
     /// When the text is not that of a [`ReportPort`], or its address is of a kind that this host does not have.
@@ -141,6 +150,8 @@ impl Reports {
         let socket = UdpSocket::bind((any, 0)).context("binding a UDP socket")?;
         socket.connect(consumer).with_context(|| format!("connecting a UDP socket to {consumer}"))?;
         socket.set_nonblocking(true)?;
+        // If it is lost, it is sent again.
+        let _ = socket.send(&packet::<KEY_BYTES>(&[key]));
         Ok(Reports { end: ProducerEnd::OtherHost { socket, key, consumer }, last: None })
     }
 
@@ -150,16 +161,16 @@ impl Reports {
             ProducerEnd::SameHost(socket) => {
                 let mut received = [0; 16];
                 while let Ok(16) = socket.recv(&mut received) {
-                    self.last = Some((word(&received, 0), word(&received, 1)));
+                    self.last = Some(StreamProgress { next: word(&received, 0), received: word(&received, 1) });
                 }
             }
             ProducerEnd::OtherHost { socket, key, .. } => {
-                let mut received = [0; PACKET + 1];
-                loop {
+                let mut received = [0; REPORT_BYTES + 1];
+                for _ in 0..MAX_REPORTS {
                     match socket.recv(&mut received) {
-                        Ok(PACKET) if word(&received, 0) == *key => {
-                            let report = (word(&received, 1), word(&received, 2));
-                            let is_possible = report.1 <= report.0 && report.0 <= sent;
+                        Ok(REPORT_BYTES) if word(&received, 0) == *key => {
+                            let report = StreamProgress { next: word(&received, 1), received: word(&received, 2) };
+                            let is_possible = report.received <= report.next && report.next <= sent;
                             // Packets may overtake each other.
                             self.last = self.last.max(Some(report).filter(|_| is_possible));
                         }
@@ -170,8 +181,7 @@ impl Reports {
                     }
                 }
                 if self.last.is_none() {
-                    // If it is lost, it is sent again next time.
-                    let _ = socket.send(&packet::<HELLO>(&[*key]));
+                    let _ = socket.send(&packet::<KEY_BYTES>(&[*key]));
                 }
             }
         }
@@ -182,7 +192,7 @@ impl Reports {
         self.last.unwrap_or_default()
     }
 
-    /// The consumer on another host of which no report has arrived.
+    /// The consumer, if it is on another host and no report of it has arrived.
     pub(crate) fn silent_consumer(&self) -> Option<SocketAddr> {
         match &self.end {
             ProducerEnd::OtherHost { consumer, .. } if self.last.is_none() => Some(*consumer),

@@ -12,8 +12,8 @@ const ONCE_SUSTAINED: f64 = 0.5;
 const NEAR: f64 = 1.05;
 /// The part of the found rate that is used in the window.
 const MARGIN: f64 = 0.95;
-/// A producer that sends at less than this part of the rate is at full speed.
-const REACHED: f64 = 0.8;
+/// A producer that sends at less than this part of the rate, in two slices in a row, is at full speed.
+const MIN_PART_OF_RATE: f64 = 0.8;
 /// The factor by which the rate is lowered if too much is lost after the search.
 const SLOW_DOWN: f64 = 0.9;
 
@@ -21,15 +21,17 @@ const SLOW_DOWN: f64 = 0.9;
 pub(super) struct RateSearch {
     /// The rate to send at now. Infinite: as fast as possible.
     rate: f64,
-    phase: Phase,
+    phase: SearchPhase,
     /// Whether the slice before was too fast at the same rate. A single such slice may have another
     /// cause.
     is_doubted: bool,
+    /// Whether the producer did not reach the rate in the slice before. It may have lost its core for a moment.
+    was_rate_missed: bool,
 }
 
 /// What is known of the highest rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Phase {
+enum SearchPhase {
     /// Nothing yet.
     Start,
     /// This rate was sustained, and the next is twice as high.
@@ -45,7 +47,7 @@ enum Phase {
 impl RateSearch {
     /// A search that begins at full speed.
     pub(super) fn new() -> RateSearch {
-        RateSearch { rate: f64::INFINITY, phase: Phase::Start, is_doubted: false }
+        RateSearch { rate: f64::INFINITY, phase: SearchPhase::Start, is_doubted: false, was_rate_missed: false }
     }
 
     /// A search that begins at this rate, for queues that take long to drain: none is faster than twice what is
@@ -60,7 +62,7 @@ impl RateSearch {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.phase == Phase::Found
+        self.phase == SearchPhase::Found
     }
 
     /// Chooses the next rate after a slice at the rate `offered`. `is_too_fast` says whether that
@@ -76,47 +78,68 @@ impl RateSearch {
         if self.is_doubted && is_warming_up {
             return;
         }
+        let is_rate_missed = offered < self.rate * MIN_PART_OF_RATE;
+        let was_rate_missed = std::mem::replace(&mut self.was_rate_missed, is_rate_missed);
+        if is_rate_missed && !was_rate_missed && self.is_doubling() && !is_too_fast && is_warming_up {
+            return;
+        }
         self.phase = self.narrowed(offered, is_too_fast);
-        let is_near = matches!(self.phase, Phase::Between { low, high, .. } if high / low <= NEAR);
-        let is_over = is_near || !is_warming_up;
+        let is_near = matches!(self.phase, SearchPhase::Between { low, high, .. } if high / low <= NEAR);
+        if is_near || !is_warming_up {
+            return self.finish();
+        }
         self.rate = match self.phase {
-            Phase::Between { low, .. } if is_over => low * MARGIN,
-            Phase::Between { low, high, .. } => (low * high).sqrt(),
-            Phase::Doubling { .. } if is_over => self.rate,
-            Phase::Doubling { .. } => self.rate * 2.0,
+            SearchPhase::Between { low, high, .. } => (low * high).sqrt(),
+            SearchPhase::Doubling { .. } => self.rate * 2.0,
             _ => f64::INFINITY,
         };
-        if is_over {
-            self.phase = Phase::Found;
-        }
+    }
+
+    /// Ends the search with what is known.
+    pub(super) fn finish(&mut self) {
+        self.rate = match self.phase {
+            SearchPhase::Between { low, .. } => low * MARGIN,
+            SearchPhase::Doubling { low } => low,
+            SearchPhase::Start | SearchPhase::FullSpeed { .. } | SearchPhase::Found => self.rate,
+        };
+        self.phase = SearchPhase::Found;
+    }
+
+    /// Whether the rate is still doubled with each slice.
+    fn is_doubling(&self) -> bool {
+        matches!(self.phase, SearchPhase::Start | SearchPhase::Doubling { .. }) && self.rate.is_finite()
     }
 
     /// What is known after another slice.
-    fn narrowed(&self, offered: f64, is_too_fast: bool) -> Phase {
+    fn narrowed(&self, offered: f64, is_too_fast: bool) -> SearchPhase {
         match self.phase {
-            Phase::Start if is_too_fast => {
-                Phase::Between { low: offered * SLOWEST, high: offered, is_low_guessed: true }
+            SearchPhase::Start if is_too_fast => {
+                SearchPhase::Between { low: offered * SLOWEST, high: offered, is_low_guessed: true }
             }
-            Phase::Doubling { low } if is_too_fast => {
-                Phase::Between { low, high: self.rate.min(offered), is_low_guessed: false }
+            SearchPhase::Doubling { low } if is_too_fast => {
+                SearchPhase::Between { low, high: self.rate.min(offered), is_low_guessed: false }
             }
             // An earlier slice at full speed may have been lucky.
-            Phase::FullSpeed { low } if is_too_fast => {
-                Phase::Between { low: low.min(offered) * ONCE_SUSTAINED, high: offered, is_low_guessed: true }
+            SearchPhase::FullSpeed { low } if is_too_fast => {
+                SearchPhase::Between { low: low.min(offered) * ONCE_SUSTAINED, high: offered, is_low_guessed: true }
             }
-            Phase::Between { low, high, is_low_guessed } if is_too_fast => {
+            SearchPhase::Between { low, high, is_low_guessed } if is_too_fast => {
                 let was_guess_too_high = is_low_guessed && self.rate < low * NEAR;
                 let low = if was_guess_too_high { low * ONCE_SUSTAINED } else { low };
-                Phase::Between { low, high: self.rate.min(high), is_low_guessed }
+                SearchPhase::Between { low, high: self.rate.min(high), is_low_guessed }
             }
-            Phase::Between { low, high, .. } => {
-                Phase::Between { low: self.rate.min(offered).max(low), high, is_low_guessed: false }
+            SearchPhase::Between { low, high, .. } => {
+                SearchPhase::Between { low: self.rate.min(offered).max(low), high, is_low_guessed: false }
             }
-            Phase::Start | Phase::Doubling { .. } if self.rate.is_finite() && offered > self.rate * REACHED => {
-                Phase::Doubling { low: self.rate }
+            SearchPhase::Start | SearchPhase::Doubling { .. }
+                if self.is_doubling() && offered >= self.rate * MIN_PART_OF_RATE =>
+            {
+                SearchPhase::Doubling { low: self.rate.min(offered) }
             }
-            Phase::Start | Phase::Doubling { .. } | Phase::FullSpeed { .. } => Phase::FullSpeed { low: offered },
-            Phase::Found => Phase::Found,
+            SearchPhase::Start | SearchPhase::Doubling { .. } | SearchPhase::FullSpeed { .. } => {
+                SearchPhase::FullSpeed { low: offered }
+            }
+            SearchPhase::Found => SearchPhase::Found,
         }
     }
 }

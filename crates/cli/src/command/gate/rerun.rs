@@ -17,7 +17,7 @@ use estafette_measure::core_distance::Comparable;
 use estafette_measure::other_build::{OtherBuild, SUFFIX};
 use estafette_measure::pairs::log_ratios;
 use estafette_measure::plan::{Entrant, Plan, Precision};
-use estafette_measure::ranking::{Ranking, loss_without_p99, rank};
+use estafette_measure::ranking::{Ranking, loss_without_p99, losses, rank};
 use estafette_measure::record::{InstanceRecord, Outcome, Record};
 use estafette_measure::run::End;
 use estafette_measure::stats::{CONFIDENCE, holm, median, median_interval, signed_rank_above_p};
@@ -26,7 +26,7 @@ use estafette_measure::suite::Profile;
 use super::judgement::{Judged, Judgement, Problems, judge, judgement_of};
 use crate::args::{Args, Bench, Command, Gate};
 use crate::command::bench::plan;
-use crate::comparison::Compared;
+use crate::comparison::{Compared, loss};
 use crate::measurement::{Measurement, SystemCalls, measure, report_interrupt};
 use crate::progress::View;
 use crate::report_to_stderr;
@@ -177,7 +177,10 @@ fn compared(record: &Record, rankings: &[Ranking], new: usize) -> (Compared, Vec
         .entrants
         .iter()
         .position(|entrant| !entrant.control && entrant.case.cell == case.cell && entrant.case.mechanism == name);
-    let gains = base.map_or_else(Vec::new, |base| log_ratios(record, base, new));
+    let [a_lost, b_lost] = [base, Some(new)].map(|at| loss_without_p99(record, at?));
+    // What arrived says nothing of what did not.
+    let compared = base.filter(|_| a_lost.or(b_lost).is_none());
+    let gains = compared.map_or_else(Vec::new, |base| log_ratios(record, base, new));
     let ranking = rankings.iter().find(|ranking| ranking.cell == case.cell);
     let ns = |name: &str| {
         let row = ranking?.rows.iter().find(|row| row.spec.name == name)?;
@@ -188,16 +191,20 @@ fn compared(record: &Record, rankings: &[Ranking], new: usize) -> (Compared, Vec
         mechanism: case.mechanism.clone(),
         a_ns: ns(&name),
         b_ns: ns(&case.mechanism),
-        a_lost: base.and_then(|base| loss_without_p99(record, base)),
-        b_lost: loss_without_p99(record, new),
+        a_lost,
+        b_lost,
         anchor: false,
         // Both builds are measured on one host.
-        clock_error: 0.0,
+        clock_error: Some(0.0),
         change: median_interval(&gains, CONFIDENCE),
         floor: ranking.and_then(|ranking| ranking.floor),
         verdict: None,
         values_a: Vec::new(),
         values_b: Vec::new(),
+        loss_p: base.filter(|_| a_lost.is_none() && b_lost.is_some()).map(|base| {
+            let [base, new] = [base, new].map(|at| losses(record, at));
+            loss::p_value(&base, &new)
+        }),
     };
     (compared, gains.into_iter().map(|gain| -gain).collect())
 }
@@ -205,6 +212,9 @@ fn compared(record: &Record, rankings: &[Ranking], new: usize) -> (Compared, Vec
 /// The probability of such rounds if the build did not become slower. 1 if the median change is
 /// within what is allowed or within the cell's noise, so that the case is not called slower.
 fn p_value(case: &Compared, changes: &[f64], allowed: f64) -> f64 {
+    if let Some(loss_p) = case.loss_p {
+        return loss_p;
+    }
     let Some(floor) = case.floor else { return 1.0 };
     match median(changes) {
         Some(change) if change > allowed.max(floor) => signed_rank_above_p(changes, 0.0),

@@ -68,7 +68,11 @@ pub(super) fn lists(comparison: &Comparison) -> Vec<Cases<'_>> {
     let list = |(verdict, words): (Verdict, &str)| {
         let mut cases: Vec<&Compared> = comparison.cases.iter().filter(|case| case.verdict == Some(verdict)).collect();
         // The order of a float's bits is that of its size, if it is not negative.
-        cases.sort_by_key(|case| Reverse(case.change.map_or(0, |change| change.estimate.abs().to_bits())));
+        // What lost too much comes first.
+        let lost_most = |case: &Compared| u64::MAX * u64::from(case.a_lost.or(case.b_lost).is_some());
+        let size =
+            |case: &Compared| case.change.map_or_else(|| lost_most(case), |change| change.estimate.abs().to_bits());
+        cases.sort_by_key(|case| Reverse(size(case)));
         let (all, more) = (cases.len(), cases.len().saturating_sub(MAX_LISTED));
         cases.truncate(MAX_LISTED);
         let title = format!("{words}: {all} {}", if all == 1 { "case" } else { "cases" });
@@ -81,7 +85,7 @@ pub(super) fn lists(comparison: &Comparison) -> Vec<Cases<'_>> {
 pub(super) fn change(case: &Compared) -> String {
     let change = case.change.as_ref();
     let has_lost = case.a_lost.or(case.b_lost).is_some();
-    let without = if has_lost { "no change of a 99th percentile" } else { "too few instances" };
+    let without = if has_lost { "no 99th percentile to compare" } else { "too few instances" };
     let change = change.map_or(without.to_owned(), |by| format!("{} % {}", percent(by.estimate), between(by)));
     let [a, b] = figures(case);
     format!("{change}, {a} in A, {b} in B")

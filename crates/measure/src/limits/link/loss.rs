@@ -15,9 +15,8 @@ use super::wire::{Command, Prober};
 use crate::stats::share_interval;
 
 /// How long packets are sent on a short way.
-const LENGTH: Duration = Duration::from_millis(500);
-/// How long packets are sent on a long way, where even rare losses slow TCP down: enough to see one packet in
-/// a thousand.
+const LENGTH: Duration = Duration::from_secs(2);
+/// How long packets are sent on a long way, which may be slow: enough to see one packet in a thousand.
 const LONG_LENGTH: Duration = Duration::from_secs(4);
 /// The round trip from which on a way is long.
 const LONG_ROUND_TRIP: Duration = Duration::from_millis(5);
@@ -25,8 +24,8 @@ const LONG_ROUND_TRIP: Duration = Duration::from_millis(5);
 const MAX_LENGTH: Duration = Duration::from_secs(2);
 /// The part of the link's rate that is used.
 const PART: f64 = 0.25;
-/// The highest rate in bytes per second: 20 Mbit/s.
-const MAX_RATE: f64 = 2.5e6;
+/// The highest rate in bytes per second: 40 Mbit/s.
+const MAX_RATE: f64 = 5e6;
 /// The least number of packets.
 const LEAST: u64 = 20;
 /// The highest sequence number that a responder counts.
@@ -52,6 +51,11 @@ impl PacketLoss {
     pub fn new(lost: u64, sent: u64) -> PacketLoss {
         let (low, high) = share_interval(lost, sent);
         PacketLoss { sent, lost, low, high }
+    }
+
+    /// The largest share that the link may lose: the high end of the interval if any packet was lost, otherwise 0.
+    pub fn largest(&self) -> f64 {
+        if self.lost == 0 { 0.0 } else { self.high }
     }
 
     /// The share of lost packets, from 0 to 1.
@@ -108,9 +112,9 @@ mod unit_tests {
     #[test]
     fn packets_are_sent_at_a_quarter_of_the_rate() {
         let short = |rate| schedule(rate, Duration::from_micros(100));
-        assert_eq!(short(1e12), (1041, Duration::from_micros(480)), "at most 20 Mbit/s");
+        assert_eq!(short(1e12), (8333, Duration::from_micros(240)), "at most 40 Mbit/s");
         let (count, interval) = short(0.96e6);
-        assert_eq!((count, interval), (100, Duration::from_millis(5)));
+        assert_eq!((count, interval), (400, Duration::from_millis(5)));
         // On a long way, enough packets to see one lost in a thousand.
         let (count, interval) = schedule(1e7, Duration::from_millis(40));
         assert_eq!((count, interval), (8333, Duration::from_micros(480)));

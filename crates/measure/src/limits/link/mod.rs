@@ -100,7 +100,7 @@ fn percent(share: f64) -> String {
     format!("{} %", units::three_digits(share * 100.0))
 }
 
-/// Measures the link to the host whose [`Responder`] listens at these ports of `host`. Blocks for about 3 s; on a
+/// Measures the link to the host whose [`Responder`] listens at these ports of `host`. Blocks for about 5 s; on a
 /// link with long delays for about 10 s, but not for more than a minute.
 ///
 /// # Errors

@@ -44,7 +44,8 @@ fn of_producer(case: &Case, producer: usize, ctx: &mut Ctx) -> Result<Pacer> {
     }
     let pacer = pacer(case, reports);
     if case.place == Place::OtherHost {
-        return Ok(pacer.over_link(&ctx.link.unwrap_or_default(), case.payload.len()));
+        let link = ctx.link.as_ref().context("the assignment says nothing about the link to the other host")?;
+        return Ok(pacer.over_link(link, case.payload.len()));
     }
     Ok(pacer)
 }
