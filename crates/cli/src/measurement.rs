@@ -138,9 +138,7 @@ fn compare_clocks(host: &OtherHost, plan: &Plan, interrupt: &mut Interrupt) -> R
     if plan.entrants.iter().all(|entrant| entrant.case.load.rate().is_none()) {
         return Ok(End::Complete);
     }
-    let error = host
-        .compare_clocks(interrupt)
-        .context("open loops (--load) need the clocks of both hosts, and these cannot be compared")?;
+    let error = host.compare_clocks(interrupt).context("open loops (--load) need the clocks of both hosts")?;
     Ok(if error.is_some() { End::Complete } else { End::Interrupted })
 }
 

@@ -435,7 +435,7 @@ pub fn loss_without_p99(record: &Record, entrant: usize) -> Option<f64> {
 
 /// The share of messages that an entrant lost within the window of each valid instance, from 0 to 1.
 pub fn losses(record: &Record, entrant: usize) -> Vec<f64> {
-    valid(record, entrant).map(|instance| share_lost([instance].into_iter())).collect()
+    valid(record, entrant).map(|instance| instance.figures.share_lost()).collect()
 }
 
 /// The share of messages lost within the windows of instances.

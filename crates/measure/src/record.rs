@@ -462,6 +462,12 @@ impl Record {
 }
 
 impl Figures {
+    /// The share of messages lost within the window, from 0 to 1.
+    pub fn share_lost(&self) -> f64 {
+        let lost = self.lost_in_window as f64;
+        lost / f64::max(self.messages as f64 + lost, 1.0)
+    }
+
     /// The times at these quantiles, from 0 to 1. In an open loop, lost messages count as the slowest. `None` where
     /// fewer than ten messages lie above a quantile or that message was lost, and if the histogram is damaged or there
     /// is none.

@@ -274,10 +274,14 @@ impl Meter {
         self.opened.is_none()
     }
 
-    /// How much of the warm-up is left, in nanoseconds. 0 if the window has opened.
+    /// How much of the warm-up is left, in nanoseconds. 0 if the window has opened, the maximum if nobody knows because
+    /// it is a number of messages.
     pub(crate) fn warm_up_left_ns(&self, now_ns: u64) -> u64 {
-        let opens_ns = self.times_ns().filter(|_| self.warming_up()).map(|times_ns| times_ns.start);
-        opens_ns.map_or(0, |opens_ns| opens_ns.saturating_sub(now_ns).max(1))
+        match self.times_ns() {
+            _ if !self.warming_up() => 0,
+            Some(times_ns) => times_ns.start.saturating_sub(now_ns).max(1),
+            None => u64::MAX,
+        }
     }
 
     /// Whether the window is open.

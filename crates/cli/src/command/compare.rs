@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::args::Compare;
 use crate::columns::{Left, Right, columns, plain};
-use crate::comparison::words::{between, drift, figures, percent, verdicts, without_floor};
+use crate::comparison::words::{between, drift, figures, percent, verdicts, within_clock_error, without_floor};
 use crate::comparison::{Compared, Comparison, Side};
 use crate::exit::Exit;
 use crate::{print, print_json};
@@ -62,6 +62,7 @@ fn text(comparison: &Comparison) -> String {
     }
     let mut lines = vec![drift(comparison.drift.as_ref()), verdicts(comparison)];
     lines.extend(without_floor(comparison));
+    lines.extend(within_clock_error(comparison));
     lines.extend(comparison.notes.iter().map(|note| format!("Note: {}.", plain(note))));
     text.push_str(&columns(&[], &[], &lines.into_iter().map(|line| vec![line]).collect::<Vec<_>>()));
     text

@@ -33,7 +33,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use estafette_measure::case::{Case, Cell};
 use estafette_measure::core_distance::Comparable;
 use estafette_measure::plan::MAX_ROUNDS;
-use estafette_measure::ranking::{Ranking, loss_without_p99, losses, rank};
+use estafette_measure::ranking::{Ranking, loss_without_p99, rank};
 use estafette_measure::record::{MAKE_UP_ROUNDS, Outcome, REPEATS, Record};
 use estafette_measure::spec::{Spec, Standing};
 use estafette_measure::stats::{Interval, Margins, Verdict, median, shift_interval, verdict};
@@ -84,7 +84,8 @@ pub(crate) struct Compared {
     /// The same for B.
     pub(crate) b_lost: Option<f64>,
     /// How much better B is than A, as a ln ratio; positive is better. A known drift is subtracted, and the interval
-    /// includes the errors of the clocks. `None` with too few instances.
+    /// includes the errors of the clocks. `None` with too few instances, if one of them lost too many messages, or if
+    /// `clock_error` is not known.
     pub(crate) change: Option<Interval>,
     /// By how much the ratio of both times may be wrong, as a ln ratio, if they are from one host's clock to another's.
     /// `None` if a time is not longer than its error.
@@ -98,7 +99,8 @@ pub(crate) struct Compared {
     /// The same for B.
     #[serde(skip)]
     pub(crate) values_b: Vec<f64>,
-    /// How probable the losses of both records are if B loses no more than A. `None` unless B alone lost too much.
+    /// How probable the losses of both records are if B loses no more than A. `None` unless B lost too much, and A has valid
+    /// instances.
     #[serde(skip)]
     pub(crate) loss_p: Option<f64>,
 }
@@ -117,17 +119,20 @@ struct Measured<'a> {
 }
 
 impl Measured<'_> {
-    /// How probable the losses are if `other` loses no more than this. `None` unless `other` alone lost too much.
+    /// How probable the losses are if `other` loses no more than this. `None` unless `other` lost too much, and this has
+    /// valid instances.
     fn loss_p(&self, other: &Measured<'_>) -> Option<f64> {
-        let is_other_alone = other.lost.is_some() && self.lost.is_none() && self.median_ns.is_some();
-        is_other_alone.then(|| loss::p_value(&self.losses, &other.losses))
+        (other.lost.is_some() && !self.losses.is_empty()).then(|| loss::p_value(&self.losses, &other.losses))
     }
 
-    /// The verdict on B, where this is A, if one of them alone lost too many messages.
+    /// The verdict on B, where this is A, if one of them lost too many messages.
     fn verdict_by_loss(&self, b: &Measured<'_>) -> Option<Verdict> {
-        let decided = |p: f64, verdict| if p <= loss::MAX_P { verdict } else { Verdict::Inconclusive };
-        let worse = self.loss_p(b).map(|p| decided(p, Verdict::Slower));
-        worse.or_else(|| Some(decided(b.loss_p(self)?, Verdict::Faster)))
+        let is_shown = |p: Option<f64>| p.is_some_and(|p| p <= loss::MAX_P);
+        match () {
+            () if is_shown(self.loss_p(b)) => Some(Verdict::Slower),
+            () if is_shown(b.loss_p(self)) => Some(Verdict::Faster),
+            () => self.lost.or(b.lost).map(|_| Verdict::Inconclusive),
+        }
     }
 }
 
@@ -301,11 +306,13 @@ fn measured(record: &Record) -> Result<Vec<(&Case, Measured<'_>)>, Incomparable>
     }
     let cases = record.entrants.iter().enumerate().zip(outcomes).filter(|((_, entrant), _)| !entrant.control);
     let cases = cases.filter_map(|((at, entrant), outcomes)| {
-        let valid = outcomes.iter().filter_map(|outcome| match outcome {
-            Outcome::Measured(figures) if figures.discarded.is_none() => Some(figures.metric_ns()),
-            _ => None,
-        });
-        let mut ns: Vec<f64> = valid.collect();
+        let valid = || {
+            outcomes.iter().filter_map(|outcome| match outcome {
+                Outcome::Measured(figures) => Some(figures).filter(|figures| figures.discarded.is_none()),
+                Outcome::Failed { .. } => None,
+            })
+        };
+        let mut ns: Vec<f64> = valid().map(|figures| figures.metric_ns()).collect();
         let left_out = outcomes.len() - ns.len();
         let lost = loss_without_p99(&comparable.record, at);
         if lost.is_some() {
@@ -316,7 +323,7 @@ fn measured(record: &Record) -> Result<Vec<(&Case, Measured<'_>)>, Incomparable>
             spec: record.spec(&entrant.case.mechanism)?,
             values: ns.iter().map(|ns| -ns.ln()).collect(),
             median_ns: median(&ns),
-            losses: losses(&comparable.record, at),
+            losses: valid().map(|figures| figures.share_lost()).collect(),
             lost,
             left_out,
         };

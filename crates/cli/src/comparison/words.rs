@@ -79,6 +79,13 @@ pub(crate) fn without_floor(comparison: &Comparison) -> Option<String> {
         .then(|| format!("{without} in cells without a noise floor: it takes 6 valid rounds of the control in both."))
 }
 
+/// Says in how many cases the clocks decide nothing. `None` if there is none.
+pub(crate) fn within_clock_error(comparison: &Comparison) -> Option<String> {
+    let within = comparison.cases.iter().filter(|case| case.clock_error.is_none()).count();
+    (within > 0)
+        .then(|| format!("{within} with times that are not longer than the errors of the clocks of both hosts."))
+}
+
 /// Formats the window of an instance: `100 ms after 50.0 ms`.
 pub(crate) fn window(window: &Window) -> String {
     match window {

@@ -12,8 +12,10 @@ const ONCE_SUSTAINED: f64 = 0.5;
 const NEAR: f64 = 1.05;
 /// The part of the found rate that is used in the window.
 const MARGIN: f64 = 0.95;
-/// A producer that sends at less than this part of the rate, in two slices in a row, is at full speed.
+/// A producer that sends at less than this part of the rate, in a few slices in a row, is at full speed.
 const MIN_PART_OF_RATE: f64 = 0.8;
+/// The number of these slices. In one or two it may not have had its core.
+const FULL_SPEED_SLICES: u32 = 3;
 /// The factor by which the rate is lowered if too much is lost after the search.
 const SLOW_DOWN: f64 = 0.9;
 
@@ -25,8 +27,21 @@ pub(super) struct RateSearch {
     /// Whether the slice before was too fast at the same rate. A single such slice may have another
     /// cause.
     is_doubted: bool,
-    /// Whether the producer did not reach the rate in the slice before. It may have lost its core for a moment.
-    was_rate_missed: bool,
+    /// In how many slices in a row the producer did not reach the rate.
+    missed: u32,
+    /// Whether the search began at a low rate.
+    doubles: bool,
+}
+
+/// What a slice has shown. Rates are in messages per nanosecond.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slice {
+    /// The rate at which the producer has sent.
+    pub(super) offered: f64,
+    /// The rate of what arrived in time: that of what was sent, or less.
+    pub(super) arrived: f64,
+    /// Whether messages were lost or late, too many of them.
+    pub(super) is_too_fast: bool,
 }
 
 /// What is known of the highest rate.
@@ -40,6 +55,8 @@ enum SearchPhase {
     FullSpeed { low: f64 },
     /// It is from `low` to `high`, which was too fast. If `low` is guessed, it may be lower.
     Between { low: f64, high: f64, is_low_guessed: bool },
+    /// It is from `low` to `high`, unless `high` was too fast for another reason. It is tried once more.
+    Near { low: f64, high: f64 },
     /// It is found.
     Found,
 }
@@ -47,13 +64,13 @@ enum SearchPhase {
 impl RateSearch {
     /// A search that begins at full speed.
     pub(super) fn new() -> RateSearch {
-        RateSearch { rate: f64::INFINITY, phase: SearchPhase::Start, is_doubted: false, was_rate_missed: false }
+        RateSearch { rate: f64::INFINITY, phase: SearchPhase::Start, is_doubted: false, missed: 0, doubles: false }
     }
 
-    /// A search that begins at this rate, for queues that take long to drain: none is faster than twice what is
-    /// sustained.
+    /// A search that begins at this rate, for queues that take long to drain. Until the producer is at full speed, no
+    /// slice is faster than twice what is sustained.
     pub(super) fn from(rate: f64) -> RateSearch {
-        RateSearch { rate, ..RateSearch::new() }
+        RateSearch { rate, doubles: true, ..RateSearch::new() }
     }
 
     /// The rate to send at now. Infinite: as fast as possible.
@@ -65,40 +82,43 @@ impl RateSearch {
         self.phase == SearchPhase::Found
     }
 
-    /// Chooses the next rate after a slice at the rate `offered`. `is_too_fast` says whether that
-    /// slice was too fast. The search ends with the warm-up.
-    pub(super) fn step(&mut self, offered: f64, is_too_fast: bool, is_warming_up: bool) {
+    /// Chooses the next rate after a slice. The search ends with the warm-up.
+    pub(super) fn step(&mut self, slice: Slice, is_warming_up: bool) {
         if self.is_over() {
-            if is_too_fast {
-                self.rate = self.rate.min(offered) * SLOW_DOWN;
+            if slice.is_too_fast {
+                self.rate = self.rate.min(slice.offered) * SLOW_DOWN;
             }
             return;
         }
-        self.is_doubted = is_too_fast && !self.is_doubted;
+        self.is_doubted = slice.is_too_fast && !self.is_doubted;
         if self.is_doubted && is_warming_up {
             return;
         }
-        let is_rate_missed = offered < self.rate * MIN_PART_OF_RATE;
-        let was_rate_missed = std::mem::replace(&mut self.was_rate_missed, is_rate_missed);
-        if is_rate_missed && !was_rate_missed && self.is_doubling() && !is_too_fast && is_warming_up {
+        let is_missed = slice.offered < self.rate * MIN_PART_OF_RATE;
+        self.missed = if is_missed { self.missed + 1 } else { 0 };
+        if self.is_doubling() && !slice.is_too_fast && (1..FULL_SPEED_SLICES).contains(&self.missed) && is_warming_up {
             return;
         }
-        self.phase = self.narrowed(offered, is_too_fast);
-        let is_near = matches!(self.phase, SearchPhase::Between { low, high, .. } if high / low <= NEAR);
-        if is_near || !is_warming_up {
+        self.phase = self.narrowed(slice);
+        if !is_warming_up {
             return self.finish();
         }
         self.rate = match self.phase {
-            SearchPhase::Between { low, high, .. } => (low * high).sqrt(),
+            SearchPhase::Between { low, high, .. } if high / low > NEAR => (low * high).sqrt(),
+            SearchPhase::Between { low, high, .. } if self.doubles => {
+                self.phase = SearchPhase::Near { low, high };
+                high
+            }
+            SearchPhase::Between { .. } | SearchPhase::Near { .. } => return self.finish(),
             SearchPhase::Doubling { .. } => self.rate * 2.0,
-            _ => f64::INFINITY,
+            SearchPhase::Start | SearchPhase::FullSpeed { .. } | SearchPhase::Found => f64::INFINITY,
         };
     }
 
     /// Ends the search with what is known.
     pub(super) fn finish(&mut self) {
         self.rate = match self.phase {
-            SearchPhase::Between { low, .. } => low * MARGIN,
+            SearchPhase::Between { low, .. } | SearchPhase::Near { low, .. } => low * MARGIN,
             SearchPhase::Doubling { low } => low,
             SearchPhase::Start | SearchPhase::FullSpeed { .. } | SearchPhase::Found => self.rate,
         };
@@ -111,13 +131,16 @@ impl RateSearch {
     }
 
     /// What is known after another slice.
-    fn narrowed(&self, offered: f64, is_too_fast: bool) -> SearchPhase {
+    fn narrowed(&self, slice: Slice) -> SearchPhase {
+        let Slice { offered, arrived, is_too_fast } = slice;
+        let sustained = self.rate.min(arrived);
         match self.phase {
             SearchPhase::Start if is_too_fast => {
                 SearchPhase::Between { low: offered * SLOWEST, high: offered, is_low_guessed: true }
             }
+            // The queues of a link may have hidden that the slice before was too fast.
             SearchPhase::Doubling { low } if is_too_fast => {
-                SearchPhase::Between { low, high: self.rate.min(offered), is_low_guessed: false }
+                SearchPhase::Between { low, high: self.rate.min(offered), is_low_guessed: true }
             }
             // An earlier slice at full speed may have been lucky.
             SearchPhase::FullSpeed { low } if is_too_fast => {
@@ -129,17 +152,16 @@ impl RateSearch {
                 SearchPhase::Between { low, high: self.rate.min(high), is_low_guessed }
             }
             SearchPhase::Between { low, high, .. } => {
-                SearchPhase::Between { low: self.rate.min(offered).max(low), high, is_low_guessed: false }
+                SearchPhase::Between { low: sustained.max(low), high, is_low_guessed: false }
             }
-            SearchPhase::Start | SearchPhase::Doubling { .. }
-                if self.is_doubling() && offered >= self.rate * MIN_PART_OF_RATE =>
-            {
-                SearchPhase::Doubling { low: self.rate.min(offered) }
+            SearchPhase::Near { .. } if !is_too_fast => SearchPhase::Doubling { low: sustained },
+            SearchPhase::Start | SearchPhase::Doubling { .. } if self.is_doubling() && self.missed == 0 => {
+                SearchPhase::Doubling { low: sustained }
             }
             SearchPhase::Start | SearchPhase::Doubling { .. } | SearchPhase::FullSpeed { .. } => {
                 SearchPhase::FullSpeed { low: offered }
             }
-            SearchPhase::Found => SearchPhase::Found,
+            SearchPhase::Near { .. } | SearchPhase::Found => self.phase,
         }
     }
 }
@@ -149,15 +171,19 @@ mod tests {
     use super::*;
     use crate::pace::MAX_LOSS;
 
+    fn slice(offered: f64, is_too_fast: bool) -> Slice {
+        Slice { offered, arrived: offered, is_too_fast }
+    }
+
     /// The rate that is found for a mechanism that loses everything above `capacity` messages
     /// per nanosecond.
     fn found(capacity: f64, fastest: f64) -> f64 {
         let mut search = RateSearch::new();
         for _ in 0..30 {
             let offered = search.rate.min(fastest);
-            search.step(offered, 1.0 - capacity / offered > MAX_LOSS, true);
+            search.step(slice(offered, 1.0 - capacity / offered > MAX_LOSS), true);
         }
-        search.step(search.rate.min(fastest), false, false);
+        search.step(slice(search.rate.min(fastest), false), false);
         search.rate.min(fastest)
     }
 
@@ -177,10 +203,10 @@ mod tests {
     #[test]
     fn one_lucky_slice_at_full_speed_does_not_end_the_search() {
         let mut search = RateSearch::new();
-        search.step(0.001, false, true);
+        search.step(slice(0.001, false), true);
         assert!(search.rate.is_infinite());
-        search.step(0.001, true, true);
-        search.step(0.001, true, true);
+        search.step(slice(0.001, true), true);
+        search.step(slice(0.001, true), true);
         assert!(search.rate < 0.001, "{}", search.rate);
     }
 
@@ -188,23 +214,23 @@ mod tests {
     fn after_full_speed_was_once_sustained_the_next_rate_is_near_it() {
         let mut search = RateSearch::new();
         for is_too_fast in [false, true, true] {
-            search.step(0.001, is_too_fast, true);
+            search.step(slice(0.001, is_too_fast), true);
         }
         assert!(search.rate > 0.0005 && search.rate < 0.001, "{}", search.rate);
         // Also when the warm-up is over.
-        search.step(0.001, true, false);
+        search.step(slice(0.001, true), false);
         assert!(search.rate > 0.0004 && search.is_over(), "{}", search.rate);
     }
 
     #[test]
     fn the_search_finds_the_sustained_rate_after_a_lucky_slice() {
         let mut search = RateSearch::new();
-        search.step(0.001, false, true);
+        search.step(slice(0.001, false), true);
         for _ in 0..60 {
             let offered = search.rate.min(0.001);
-            search.step(offered, offered > 0.0002, true);
+            search.step(slice(offered, offered > 0.0002), true);
         }
-        search.step(search.rate, false, false);
+        search.step(slice(search.rate, false), false);
         assert!(search.rate > 0.00017 && search.rate <= 0.0002, "{}", search.rate);
     }
 
@@ -212,11 +238,11 @@ mod tests {
     fn one_unlucky_slice_is_repeated() {
         let mut search = RateSearch::new();
         for is_too_fast in [true, false, true, false] {
-            search.step(0.001, is_too_fast, true);
+            search.step(slice(0.001, is_too_fast), true);
             assert!(search.rate.is_infinite());
         }
         // There is no repetition when the warm-up is over.
-        search.step(0.001, true, false);
+        search.step(slice(0.001, true), false);
         assert!(search.rate.is_finite() && search.is_over());
     }
 
@@ -228,9 +254,9 @@ mod tests {
             for _ in 0..40 {
                 let offered = search.rate.min(fastest);
                 fastest_offered = fastest_offered.max(offered);
-                search.step(offered, 1.0 - capacity / offered > MAX_LOSS, true);
+                search.step(slice(offered, 1.0 - capacity / offered > MAX_LOSS), true);
             }
-            search.step(search.rate.min(fastest), false, false);
+            search.step(slice(search.rate.min(fastest), false), false);
             let (rate, best) = (search.rate.min(fastest), capacity.min(fastest));
             assert!(rate <= best * 1.002 && rate > best * 0.85, "{rate} of {best}");
             assert!(fastest_offered <= (2.0 * best).max(0.000_000_1), "{fastest_offered} of {best}");
@@ -238,24 +264,69 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_that_was_too_high_for_another_reason_is_tried_again() {
+        let mut search = RateSearch::from(0.001);
+        for step in 0..60 {
+            let offered = search.rate.min(0.1);
+            search.step(slice(offered, step < 2 || offered > 0.02), true);
+        }
+        assert!(search.is_over() && search.rate > 0.017 && search.rate <= 0.02, "{}", search.rate);
+    }
+
+    #[test]
+    fn a_lucky_slice_while_the_rate_is_doubled_does_not_decide() {
+        let mut search = RateSearch::from(0.001);
+        for _ in 0..60 {
+            let offered = search.rate.min(0.1);
+            // 0.004 was four times too fast, and a queue had space for it.
+            let is_lucky = offered == 0.004;
+            search.step(slice(offered, offered > 0.001 && !is_lucky), true);
+        }
+        assert!(search.is_over() && search.rate > 0.00085 && search.rate <= 0.001, "{}", search.rate);
+    }
+
+    #[test]
+    fn a_producer_that_lost_its_core_for_a_moment_is_not_at_full_speed() {
+        let mut search = RateSearch::from(0.001);
+        for offered in [0.0005, 0.0004] {
+            search.step(slice(offered, false), true);
+            assert_eq!(search.rate, 0.001);
+        }
+        search.step(slice(0.001, false), true);
+        assert_eq!(search.rate, 0.002);
+        for _ in 0..3 {
+            search.step(slice(0.0015, false), true);
+        }
+        assert!(search.rate.is_infinite());
+    }
+
+    #[test]
+    fn no_more_is_sustained_than_arrives_in_time() {
+        let mut search = RateSearch::from(0.001);
+        search.step(Slice { offered: 0.001, arrived: 0.0009, is_too_fast: false }, true);
+        search.finish();
+        assert_eq!(search.rate, 0.0009);
+    }
+
+    #[test]
     fn a_warm_up_that_ends_while_the_rate_is_doubled_keeps_the_last_one() {
         let mut search = RateSearch::from(0.001);
-        search.step(0.001, false, true);
-        search.step(0.002, false, false);
+        search.step(slice(0.001, false), true);
+        search.step(slice(0.002, false), false);
         assert_eq!((search.rate, search.is_over()), (0.002, true));
         let mut search = RateSearch::from(0.001);
-        search.step(0.001, false, true);
-        search.step(0.002, true, false);
+        search.step(slice(0.001, false), true);
+        search.step(slice(0.002, true), false);
         assert_eq!((search.rate, search.is_over()), (0.001 * MARGIN, true));
     }
 
     #[test]
     fn after_the_search_the_rate_is_only_lowered() {
         let mut search = RateSearch::new();
-        search.step(0.001, false, false);
+        search.step(slice(0.001, false), false);
         assert!(search.is_over() && search.rate.is_infinite());
-        search.step(0.001, true, false);
-        search.step(0.001, false, false);
+        search.step(slice(0.001, true), false);
+        search.step(slice(0.001, false), false);
         assert!((search.rate - 0.0009).abs() < 1e-9, "{}", search.rate);
     }
 }

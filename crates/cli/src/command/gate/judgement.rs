@@ -5,7 +5,7 @@
 //!
 //! - **Slower:** a one-sided rank-sum test rejects the hypothesis that the new time is longer by at
 //!   most what is allowed (or by the cell's noise floor, if that is larger). If a mechanism loses so many messages of an
-//!   open loop that it has no 99th percentile, and had one in the base, the shares of lost messages are tested.
+//!   open loop that it has no 99th percentile, the shares of lost messages are tested: see [`crate::comparison::loss`].
 //! - **Fine:** the interval of the change lies below what is allowed.
 //! - **Undecided** otherwise. A case of the base that the new record does not contain, or has no
 //!   valid instance of, is undecided too.
@@ -99,7 +99,7 @@ impl Judgement {
             .cases
             .iter()
             .filter(|case| !case.anchor)
-            .partition(|case| case.a_ns.is_some() || case.b_ns.is_some());
+            .partition(|case| case.a_ns.or(case.b_ns).or(case.a_lost).or(case.b_lost).is_some());
         let allowed = allow.ln_1p();
         let slower = slower(&judged, allowed, comparison.drift.as_ref());
         let problems = Problems::of(base, new);
@@ -115,8 +115,7 @@ impl Judgement {
         cases.extend(others);
         let mut notes = comparison.notes;
         if !empty.is_empty() {
-            let why = "no valid instance in either record, or lost too many messages in both,";
-            notes.push(format!("{} case(s) have {why} and are left out", empty.len()));
+            notes.push(format!("{} case(s) have no valid instance in either record and are left out", empty.len()));
         }
         Ok(Judgement { drift: comparison.drift, notes, ..judgement_of(cases, allow) })
     }
@@ -180,7 +179,7 @@ pub(super) fn judge(case: &Compared, is_slower: bool, allowed: f64) -> Judged {
         (None, _) if let Some(share) = case.b_lost => {
             (if is_slower { Outcome::Slower } else { Outcome::Undecided }, lost("it", share))
         }
-        (None, _) if let Some(share) = case.a_lost => (Outcome::Fine, lost("the base", share)),
+        (None, _) if let (Some(share), Some(_)) = (case.a_lost, case.b_ns) => (Outcome::Fine, lost("the base", share)),
         _ if is_slower => (Outcome::Slower, None),
         (None, _) if case.clock_error.is_none() => {
             (Outcome::Undecided, Some(String::from("a time is not longer than the error of the clocks")))
@@ -375,9 +374,11 @@ mod tests {
         // 1.2 % is too much, but not clearly more than 0.9 %.
         let judgement = Judgement::of(&open_loop(9), &open_loop(12), 0.05).unwrap();
         assert_eq!(outcome_of(&judgement, "process/pipe").outcome, Outcome::Undecided, "{judgement:?}");
-        // If it always did, nothing is known of it.
-        let judgement = Judgement::of(&open_loop(30), &open_loop(30), 0.05).unwrap();
-        assert!(judgement.cases.iter().all(|case| case.mechanism != "process/pipe"), "{judgement:?}");
+        // If it always did, only a clear rise is known.
+        for (new, expected) in [(30, Outcome::Undecided), (600, Outcome::Slower)] {
+            let judgement = Judgement::of(&open_loop(30), &open_loop(new), 0.05).unwrap();
+            assert_eq!(outcome_of(&judgement, "process/pipe").outcome, expected, "{judgement:?}");
+        }
     }
 
     #[test]

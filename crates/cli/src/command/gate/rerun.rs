@@ -201,7 +201,7 @@ fn compared(record: &Record, rankings: &[Ranking], new: usize) -> (Compared, Vec
         verdict: None,
         values_a: Vec::new(),
         values_b: Vec::new(),
-        loss_p: base.filter(|_| a_lost.is_none() && b_lost.is_some()).map(|base| {
+        loss_p: base.filter(|_| b_lost.is_some()).map(|base| {
             let [base, new] = [base, new].map(|at| losses(record, at));
             loss::p_value(&base, &new)
         }),

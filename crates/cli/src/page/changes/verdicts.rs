@@ -84,8 +84,11 @@ pub(super) fn lists(comparison: &Comparison) -> Vec<Cases<'_>> {
 /// The change of a case: `+24.9 % [+24.0 to +25.8], 100 us in A, 80.1 us in B`.
 pub(super) fn change(case: &Compared) -> String {
     let change = case.change.as_ref();
-    let has_lost = case.a_lost.or(case.b_lost).is_some();
-    let without = if has_lost { "no 99th percentile to compare" } else { "too few instances" };
+    let without = match case.a_lost.or(case.b_lost) {
+        Some(_) => "no 99th percentile to compare",
+        None if case.clock_error.is_none() => "a time is not longer than the error of the clocks",
+        None => "too few instances",
+    };
     let change = change.map_or(without.to_owned(), |by| format!("{} % {}", percent(by.estimate), between(by)));
     let [a, b] = figures(case);
     format!("{change}, {a} in A, {b} in B")

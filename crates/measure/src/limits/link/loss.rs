@@ -20,8 +20,6 @@ const LENGTH: Duration = Duration::from_secs(2);
 const LONG_LENGTH: Duration = Duration::from_secs(4);
 /// The round trip from which on a way is long.
 const LONG_ROUND_TRIP: Duration = Duration::from_millis(5);
-/// The longest time in which the least number of packets is sent.
-const MAX_LENGTH: Duration = Duration::from_secs(2);
 /// The part of the link's rate that is used.
 const PART: f64 = 0.25;
 /// The highest rate in bytes per second: 40 Mbit/s.
@@ -102,7 +100,7 @@ fn schedule(rate: f64, round_trip: Duration) -> (u64, Duration) {
     let rate = if rate.is_finite() { (rate * PART).clamp(1.0, MAX_RATE) } else { 1.0 };
     let interval = Duration::from_secs_f64(LONG_PACKET as f64 / rate);
     let count = ((length.as_secs_f64() / interval.as_secs_f64()) as u64).clamp(LEAST, MAX_PACKETS as u64);
-    (count, interval.min(length.max(MAX_LENGTH) / count as u32))
+    (count, interval.min(length / count as u32))
 }
 
 #[cfg(test)]
@@ -118,7 +116,7 @@ mod unit_tests {
         // On a long way, enough packets to see one lost in a thousand.
         let (count, interval) = schedule(1e7, Duration::from_millis(40));
         assert_eq!((count, interval), (8333, Duration::from_micros(480)));
-        // A slow link takes longer, but not for ever.
+        // A slow link gets the least number of packets.
         for rate in [0.0, 1.0, 1e4, f64::NAN] {
             let (count, interval) = short(rate);
             assert_eq!((count, interval), (20, Duration::from_millis(100)), "{rate} bytes per second");
