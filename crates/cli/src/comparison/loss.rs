@@ -9,7 +9,7 @@ use estafette_measure::stats::{mean, shift_below_p};
 /// The largest probability of an error.
 pub(crate) const MAX_P: f64 = 0.025;
 /// How many times as much must be lost.
-const LEAST_RATIO: f64 = 2.0;
+pub(crate) const LEAST_RATIO: f64 = 2.0;
 
 /// The probability that such shares are lost if `new` loses no more than `base`. 1 if it does not lose twice as much on
 /// average.

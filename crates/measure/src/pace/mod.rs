@@ -67,8 +67,10 @@ struct Judgement {
 struct Backlog {
     /// Whether it was too much.
     is_too_much: bool,
-    /// The number of late messages. 0 on one host.
+    /// The number of late messages, if clearly more than one batch was late. 0 on one host.
     late: f64,
+    /// Whether all that had not arrived is known: the deadline came later.
+    is_known: bool,
 }
 
 /// Decides when a producer may send.
@@ -174,21 +176,20 @@ impl Pacer {
             return Ok(());
         }
         let ends_ns = now.saturating_add(warm_up_left_ns);
-        let deadline_ns = self.link.map_or(u64::MAX, |link| ends_ns.saturating_sub(link.reserve_ns));
-        if now >= deadline_ns {
+        let before_end = |ns: u64| ends_ns.saturating_sub(ns);
+        let slice = (sent - self.sent_before) as f64;
+        let slice_ns = (now - self.slice_began_ns) as f64;
+        let backlog = self.backlog(slice, sent, self.link.map_or(u64::MAX, |link| before_end(link.empty_ns)));
+        let is_too_fast = self.was_lossy() || backlog.is_too_much;
+        let is_warming_up = warm_up_left_ns > 0 && self.link.is_none_or(|link| now_ns() < before_end(link.reserve_ns));
+        if !backlog.is_known && !is_too_fast {
             self.search.finish();
-        } else {
-            let slice = (sent - self.sent_before) as f64;
-            let slice_ns = (now - self.slice_began_ns) as f64;
-            let backlog = self.backlog(slice, sent, deadline_ns);
-            let is_too_fast = self.was_lossy() || backlog.is_too_much;
+        } else if self.require_reports().is_ok() {
             // Nothing is known before the first report.
-            if self.require_reports().is_ok() {
-                let too_late = (backlog.late - slice * MAX_BACKLOG).max(0.0);
-                let slice = Slice { offered: slice / slice_ns, arrived: (slice - too_late) / slice_ns, is_too_fast };
-                let is_warming_up = warm_up_left_ns > 0 && (self.link.is_none() || now_ns() < deadline_ns);
-                self.search.step(slice, is_warming_up);
-            }
+            let arrived = (slice - backlog.late) / slice_ns;
+            self.search.step(Slice { offered: slice / slice_ns, arrived, is_too_fast }, is_warming_up);
+        } else if !is_warming_up {
+            self.search.finish();
         }
         self.judgement = Judgement { sent_before: sent, began: None };
         if self.search.is_over() { self.require_reports() } else { Ok(()) }
@@ -237,10 +238,14 @@ impl Pacer {
         let allowed = slice * MAX_BACKLOG;
         let is_too_much = in_time.iter().any(|&next| sent.saturating_sub(next) as f64 > ALLOWED_BACKLOG + allowed);
         // Behind a slow link, slices have few messages.
-        let Some(link) = self.link else { return Backlog { is_too_much, late: 0.0 } };
+        let Some(link) = self.link else { return Backlog { is_too_much, late: 0.0, is_known: true } };
         let late = self.next_numbers().iter().zip(in_time).map(|(all, in_time)| all.saturating_sub(in_time)).max();
         let late = late.unwrap_or_default() as f64;
-        Backlog { is_too_much: is_too_much || late > link.allowed_late + allowed, late }
+        Backlog {
+            is_too_much: is_too_much || late > link.allowed_late + allowed,
+            late: if late > link.allowed_late.max(allowed) { late } else { 0.0 },
+            is_known: now_ns() < deadline_ns,
+        }
     }
 
     /// The number after the highest message that has arrived, for each consumer.

@@ -38,7 +38,7 @@ pub(super) struct RateSearch {
 pub(super) struct Slice {
     /// The rate at which the producer has sent.
     pub(super) offered: f64,
-    /// The rate of what arrived in time: that of what was sent, or less.
+    /// The rate of what arrived in time: that of what was sent, or less if clearly more was late than one batch.
     pub(super) arrived: f64,
     /// Whether messages were lost or late, too many of them.
     pub(super) is_too_fast: bool,
@@ -94,9 +94,9 @@ impl RateSearch {
         if self.is_doubted && is_warming_up {
             return;
         }
-        let is_missed = slice.offered < self.rate * MIN_PART_OF_RATE;
+        let is_missed = self.is_doubling() && slice.offered < self.rate * MIN_PART_OF_RATE;
         self.missed = if is_missed { self.missed + 1 } else { 0 };
-        if self.is_doubling() && !slice.is_too_fast && (1..FULL_SPEED_SLICES).contains(&self.missed) && is_warming_up {
+        if !slice.is_too_fast && (1..FULL_SPEED_SLICES).contains(&self.missed) && is_warming_up {
             return;
         }
         self.phase = self.narrowed(slice);
@@ -120,6 +120,7 @@ impl RateSearch {
         self.rate = match self.phase {
             SearchPhase::Between { low, .. } | SearchPhase::Near { low, .. } => low * MARGIN,
             SearchPhase::Doubling { low } => low,
+            SearchPhase::FullSpeed { low } if self.is_doubted => low * ONCE_SUSTAINED,
             SearchPhase::Start | SearchPhase::FullSpeed { .. } | SearchPhase::Found => self.rate,
         };
         self.phase = SearchPhase::Found;
@@ -134,7 +135,15 @@ impl RateSearch {
     fn narrowed(&self, slice: Slice) -> SearchPhase {
         let Slice { offered, arrived, is_too_fast } = slice;
         let sustained = self.rate.min(arrived);
+        // Not too fast, but more than passes: what is sustained is known.
+        let is_saturated = !is_too_fast && arrived < offered;
         match self.phase {
+            SearchPhase::Between { low, high, .. } if is_saturated => {
+                SearchPhase::Between { low: sustained.max(low), high: self.rate.min(high), is_low_guessed: false }
+            }
+            SearchPhase::Start | SearchPhase::Doubling { .. } | SearchPhase::FullSpeed { .. } if is_saturated => {
+                SearchPhase::Between { low: sustained, high: self.rate.min(offered), is_low_guessed: false }
+            }
             SearchPhase::Start if is_too_fast => {
                 SearchPhase::Between { low: offered * SLOWEST, high: offered, is_low_guessed: true }
             }
@@ -154,7 +163,7 @@ impl RateSearch {
             SearchPhase::Between { low, high, .. } => {
                 SearchPhase::Between { low: sustained.max(low), high, is_low_guessed: false }
             }
-            SearchPhase::Near { .. } if !is_too_fast => SearchPhase::Doubling { low: sustained },
+            SearchPhase::Near { .. } if !is_too_fast && !is_saturated => SearchPhase::Doubling { low: sustained },
             SearchPhase::Start | SearchPhase::Doubling { .. } if self.is_doubling() && self.missed == 0 => {
                 SearchPhase::Doubling { low: sustained }
             }
@@ -300,12 +309,46 @@ mod tests {
         assert!(search.rate.is_infinite());
     }
 
+    /// The steps of a search over a link that queues what it cannot carry, until the queue has drained. Of a slice of 100 ms,
+    /// late messages count from 8 % or 68 on, and are too many from 8 % and 68 on.
+    fn steps_over_link(search: &mut RateSearch, capacity: f64) -> usize {
+        for step in 1..100 {
+            let (sent, time) = (search.rate * 1e8, 1e8);
+            let late = (sent - capacity * time).max(0.0);
+            let arrived = if late > f64::max(68.0, 0.08 * sent) { sent - late } else { sent };
+            let is_too_fast = late > 68.0 + 0.08 * sent;
+            search.step(Slice { offered: sent / time, arrived: arrived / time, is_too_fast }, true);
+            if search.is_over() {
+                return step;
+            }
+        }
+        panic!("not found: {:?} of {capacity}", search.phase)
+    }
+
     #[test]
-    fn no_more_is_sustained_than_arrives_in_time() {
+    fn the_search_over_a_link_with_a_queue_ends_near_its_rate() {
+        for messages in [680.0, 1_360.0, 5_000.0, 50_000.0] {
+            for part in [0.5, 0.7, 0.9, 1.0, 1.1, 1.3, 1.7, 2.5, 3.9] {
+                let link = messages / 1e8;
+                let mut search = RateSearch::from(link / 4.0);
+                let steps = steps_over_link(&mut search, link * part);
+                let found = search.rate / (link * part);
+                assert!(steps <= 20, "{steps} steps for {part} of {messages}");
+                // With few messages in a slice, a batch is a larger part of it.
+                let most = if messages * part < 1_000.0 { 1.2 } else { 1.08 };
+                assert!((0.85..most).contains(&found), "{found} for {part} of {messages}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_slice_that_was_too_fast_at_full_speed_counts_when_the_warm_up_ends() {
         let mut search = RateSearch::from(0.001);
-        search.step(Slice { offered: 0.001, arrived: 0.0009, is_too_fast: false }, true);
+        (0..3).for_each(|_| search.step(slice(0.0005, false), true));
+        assert!(search.rate.is_infinite());
+        search.step(slice(0.002, true), true);
         search.finish();
-        assert_eq!(search.rate, 0.0009);
+        assert_eq!(search.rate, 0.0005 * ONCE_SUSTAINED);
     }
 
     #[test]

@@ -13,13 +13,13 @@ const BATCH: usize = 64;
 const BATCH_BYTES: usize = 64 << 10;
 /// The number of messages in a slice at the rate of the link, in messages that may be late. With fewer, a batch looks like
 /// a rate that is too high.
-const SLICE_IN_LATE: f64 = 10.0;
+const SLICE_IN_LATE: f64 = 20.0;
 /// The shortest slice of a search between hosts, in nanoseconds.
 const MIN_SLICE_NS: f64 = 5e6;
 /// The longest, and the longest wait for a message that is due.
 const MAX_SLICE_NS: f64 = 200e6;
 /// The number of steps of a search that a warm-up between hosts allows for.
-const REMOTE_STEPS: u64 = 25;
+const REMOTE_STEPS: u64 = 20;
 /// The rate at which a search between hosts begins, as a part of the link's rate.
 const FIRST_PART_OF_LINK: f64 = 0.25;
 /// The highest rate at which a search between hosts begins, in messages per nanosecond.
@@ -61,7 +61,8 @@ impl LinkEstimate {
 
     /// The time that a search for messages of this length takes because of the link, in nanoseconds.
     pub(crate) fn search_ns(&self, bytes: usize) -> u64 {
-        REMOTE_STEPS * Timing::between_hosts(self, bytes).step_ns()
+        let reserve_ns = Link::new(self, bytes).reserve_ns;
+        REMOTE_STEPS * Timing::between_hosts(self, bytes).step_ns() + reserve_ns
     }
 }
 
@@ -128,8 +129,10 @@ pub(super) struct Link {
     pub(super) allowed_late: f64,
     /// The time over which the loss is judged after the search, in nanoseconds.
     pub(super) judged_ns: u64,
-    /// How long before the end of the warm-up no slice of the search begins, in nanoseconds. The window of a consumer opens
+    /// How long before the end of the warm-up the queues are to be empty, in nanoseconds. The window of a consumer opens
     /// before the one of its producer.
+    pub(super) empty_ns: u64,
+    /// How long before the end of the warm-up the last slice of the search may begin, in nanoseconds.
     pub(super) reserve_ns: u64,
 }
 
@@ -141,7 +144,8 @@ impl Link {
             loss: message_loss(link.packet_loss, bytes),
             allowed_late: allowed_late(bytes),
             judged_ns: MIN_JUDGED_NS.max(2 * link.round_trip_ns),
-            reserve_ns: timing.slice_ns + 2 * timing.report_age.as_nanos() as u64,
+            empty_ns: 2 * timing.report_age.as_nanos() as u64,
+            reserve_ns: timing.step_ns() + 2 * timing.report_age.as_nanos() as u64,
         }
     }
 }
@@ -164,7 +168,7 @@ mod tests {
             let messages = link.rate(bytes) * timing.slice_ns as f64;
             let is_longest = timing.slice_ns as f64 >= MAX_SLICE_NS - 1.0;
             assert!(
-                messages >= 9.9 * allowed_late(bytes) || is_longest,
+                messages >= 19.9 * allowed_late(bytes) || is_longest,
                 "{messages} of {bytes} B at {rate_bytes_per_s}"
             );
         }

@@ -28,7 +28,7 @@ use estafette_measure::units;
 use serde::Serialize;
 
 use crate::comparison::drift::{Drift, INTERVAL_COVERAGE};
-use crate::comparison::{Compared, Comparison};
+use crate::comparison::{Compared, Comparison, loss};
 
 /// What is said of a case, and of all together. The gravest is the greatest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -177,7 +177,13 @@ pub(super) fn judge(case: &Compared, is_slower: bool, allowed: f64) -> Judged {
     };
     let (outcome, why) = match (change, case.floor) {
         (None, _) if let Some(share) = case.b_lost => {
-            (if is_slower { Outcome::Slower } else { Outcome::Undecided }, lost("it", share))
+            let is_alike = case.a_lost.is_some_and(|before| share < loss::LEAST_RATIO * before);
+            let outcome = match (is_slower, is_alike) {
+                (true, _) => Outcome::Slower,
+                (false, true) => Outcome::Fine,
+                (false, false) => Outcome::Undecided,
+            };
+            (outcome, lost("it", share))
         }
         (None, _) if let (Some(share), Some(_)) = (case.a_lost, case.b_ns) => (Outcome::Fine, lost("the base", share)),
         _ if is_slower => (Outcome::Slower, None),
@@ -374,8 +380,8 @@ mod tests {
         // 1.2 % is too much, but not clearly more than 0.9 %.
         let judgement = Judgement::of(&open_loop(9), &open_loop(12), 0.05).unwrap();
         assert_eq!(outcome_of(&judgement, "process/pipe").outcome, Outcome::Undecided, "{judgement:?}");
-        // If it always did, only a clear rise is known.
-        for (new, expected) in [(30, Outcome::Undecided), (600, Outcome::Slower)] {
+        // If it always did, only a clear rise counts.
+        for (new, expected) in [(30, Outcome::Fine), (50, Outcome::Fine), (600, Outcome::Slower)] {
             let judgement = Judgement::of(&open_loop(30), &open_loop(new), 0.05).unwrap();
             assert_eq!(outcome_of(&judgement, "process/pipe").outcome, expected, "{judgement:?}");
         }
