@@ -71,6 +71,10 @@ pub(crate) fn figures(
     let discarded = discarded(breach.is_some(), measured, disturbance, late, slices.len());
     let consumers = || parties().filter(|party| matches!(party.role, Role::Consumer(_)));
     let (messages, delivered) = received(rules.copies(case) as u64, lead, consumers());
+    // Of many copies, some consumers may have received a few, which are not one message.
+    if messages == 0 && breach.is_none() {
+        return without_messages(spec, measured, disturbance);
+    }
     let by_time = matches!(window, Window::Time { .. });
     // In an open loop, producers spend processor time while they wait until a message is due. Paced
     // producers do too.
@@ -544,6 +548,27 @@ mod tests {
         assert_eq!(figures(0.0, None).unwrap_err().kind, FailureKind::Empty);
         assert_eq!(figures(0.0, Some(0.4)).unwrap().discarded, Some(Discarded::OtherLoad { share: 0.4 }));
         assert_eq!(figures(0.5, None).unwrap().discarded, Some(Discarded::StolenTime { share: 0.5 }));
+    }
+
+    #[test]
+    fn a_few_copies_that_are_not_one_message_are_none() {
+        let case = r#"{"mechanism": "process/x", "cell": {"scope": "process", "pattern": "pub-sub", "payload": "u64",
+            "producers": 4, "capacity": 1, "runtime": "thread", "wait": "block", "place": "free"}}"#;
+        let case: Case = serde_json::from_str(case).unwrap();
+        let window = Window::Time { warmup_ns: 0, measure_ns: 1_000 };
+        let messages = |of_each: [u64; 4]| {
+            let report = |(index, messages)| {
+                let role = Role::Consumer(index);
+                let party = PartyReport { messages, window_ns: 1_000, ..PartyReport::new(role) };
+                (role, protocol::Report { parties: vec![party], ..Default::default() })
+            };
+            let measured =
+                Measured { reports: of_each.into_iter().enumerate().map(report).collect(), ..Measured::default() };
+            figures(&Spec::new("process/x"), &case, window, &measured, Disturbance::default())
+                .map(|figures| figures.messages)
+        };
+        assert_eq!(messages([2, 2, 2, 2]).unwrap(), 2);
+        assert_eq!(messages([0, 3, 0, 0]).unwrap_err().kind, FailureKind::Empty);
     }
 
     #[test]
