@@ -128,10 +128,12 @@ impl Measured<'_> {
     /// The verdict on B, where this is A, if one of them lost too many messages.
     fn verdict_by_loss(&self, b: &Measured<'_>) -> Option<Verdict> {
         let is_shown = |p: Option<f64>| p.is_some_and(|p| p <= loss::MAX_P);
-        match () {
-            () if is_shown(self.loss_p(b)) => Some(Verdict::Slower),
-            () if is_shown(b.loss_p(self)) => Some(Verdict::Faster),
-            () => self.lost.or(b.lost).map(|_| Verdict::Inconclusive),
+        if is_shown(self.loss_p(b)) {
+            Some(Verdict::Slower)
+        } else if is_shown(b.loss_p(self)) {
+            Some(Verdict::Faster)
+        } else {
+            self.lost.or(b.lost).map(|_| Verdict::Inconclusive)
         }
     }
 }

@@ -13,6 +13,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
+use crate::limits::link::connect;
+
 /// The length of a report between hosts in bytes: the key, and a [`StreamProgress`].
 const REPORT_BYTES: usize = 24;
 /// The length of a producer's packet to a consumer on another host: the key.
@@ -146,9 +148,7 @@ impl Reports {
         let (consumer, key) = published.split_once(' ').context("an address and a key are expected")?;
         let consumer: SocketAddr = consumer.parse().context("not an address")?;
         let key = u64::from_str_radix(key, 16).context("not a key")?;
-        let any: IpAddr = if consumer.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
-        let socket = UdpSocket::bind((any, 0)).context("binding a UDP socket")?;
-        socket.connect(consumer).with_context(|| format!("connecting a UDP socket to {consumer}"))?;
+        let socket = connect(consumer)?;
         socket.set_nonblocking(true)?;
         // If it is lost, it is sent again.
         let _ = socket.send(&packet::<KEY_BYTES>(&[key]));

@@ -16,7 +16,7 @@ const BATCH_BYTES: usize = 64 << 10;
 const SLICE_IN_LATE: f64 = 20.0;
 /// The shortest slice of a search between hosts, in nanoseconds.
 const MIN_SLICE_NS: f64 = 5e6;
-/// The longest, and the longest wait for a message that is due.
+/// The longest.
 const MAX_SLICE_NS: f64 = 200e6;
 /// The number of steps of a search that a warm-up between hosts allows for.
 const REMOTE_STEPS: u64 = 20;
@@ -104,9 +104,9 @@ impl Timing {
         }
     }
 
-    /// The maximum number of pauses after a step.
+    /// The maximum number of pauses after a step, at least one.
     pub(super) fn max_pauses(&self) -> u32 {
-        (self.longest_drain.as_nanos() / self.pause.as_nanos()) as u32
+        ((self.longest_drain.as_nanos() / self.pause.as_nanos()) as u32).max(1)
     }
 
     /// The time of a step at a rate that is sustained, in nanoseconds.

@@ -69,7 +69,7 @@ pub(super) fn lists(comparison: &Comparison) -> Vec<Cases<'_>> {
         let mut cases: Vec<&Compared> = comparison.cases.iter().filter(|case| case.verdict == Some(verdict)).collect();
         // The order of a float's bits is that of its size, if it is not negative.
         // What lost too much comes first.
-        let lost_most = |case: &Compared| u64::MAX * u64::from(case.a_lost.or(case.b_lost).is_some());
+        let lost_most = |case: &Compared| if case.a_lost.or(case.b_lost).is_some() { u64::MAX } else { 0 };
         let size =
             |case: &Compared| case.change.map_or_else(|| lost_most(case), |change| change.estimate.abs().to_bits());
         cases.sort_by_key(|case| Reverse(size(case)));
