@@ -127,7 +127,7 @@ impl Pipeline {
 
     /// A crossing topic, as a part uses it.
     pub(crate) fn nats_topic(&self, nats: &Nats, crossing: &Crossing) -> NatsTopic {
-        let Topic { delivery, max_message, max_deliver, capacity, batch, .. } =
+        let Topic { delivery, max_message, max_deliver, capacity, batch, message_ids, .. } =
             self.topics.get(&crossing.topic).cloned().unwrap_or_default();
         NatsTopic {
             topic: crossing.topic.clone(),
@@ -139,6 +139,7 @@ impl Pipeline {
             max_deliver,
             capacity,
             batch,
+            message_ids,
         }
     }
 

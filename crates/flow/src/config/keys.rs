@@ -400,6 +400,12 @@ static TOPIC: Object = Object {
             Shape::Size { min: 1, max: Topic::MAX_NATS_BATCH as u64 },
             "With `transport: nats`: waiting messages are sent as one NATS message of at most this size.",
         ),
+        Key::new(
+            "message_ids",
+            Shape::Flag,
+            "With `transport: nats`, at most once: whether each NATS message has the name of its producer and a number.",
+        )
+        .default("true"),
     ],
     one_of: &[],
 };

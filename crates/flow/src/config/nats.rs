@@ -117,6 +117,8 @@ pub struct NatsTopic {
     pub capacity: usize,
     /// The most bytes of messages that are sent as one NATS message; 0: each is one.
     pub batch: usize,
+    /// Whether each NATS message has an ID.
+    pub message_ids: bool,
 }
 
 /// Writes a name as one word of a subject.

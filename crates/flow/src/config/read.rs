@@ -285,6 +285,7 @@ pub(super) fn topic(node: &Node) -> Topic {
         dead_letter: part.get("dead_letter").string(),
         transport,
         batch: size("batch").unwrap_or_default(),
+        message_ids: part.get("message_ids").flag().unwrap_or(true),
     }
 }
 

@@ -26,6 +26,9 @@ pub struct Topic {
     pub transport: Transport,
     /// The most bytes of messages that are sent as one NATS message; 0 by default: each is one.
     pub batch: usize,
+    /// Whether each NATS message has an ID: its producer and its number. The default is `true`. At least once, they
+    /// always have one.
+    pub message_ids: bool,
 }
 
 impl Topic {
@@ -71,6 +74,7 @@ impl Default for Topic {
             dead_letter: None,
             transport: Transport::default(),
             batch: 0,
+            message_ids: true,
         }
     }
 }

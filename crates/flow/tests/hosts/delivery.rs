@@ -14,6 +14,7 @@ tests![
     a_message_that_its_function_fails_to_process_is_a_dead_letter_on_another_host,
     a_function_that_failed_for_good_leaves_its_messages_to_other_hosts,
     another_program_sees_the_messages_with_their_headers,
+    without_message_ids_another_program_sees_the_messages_alone,
     another_program_sees_a_batch_as_one_message,
     a_malformed_batch_is_dropped_and_counted_at_most_once,
     a_malformed_batch_is_a_dead_letter_at_least_once,
@@ -62,12 +63,13 @@ fn at_least_once(batch: &str) {
 fn at_most_once_a_running_host_gets_what_is_sent() {
     for batch in BATCHES {
         at_most_once(batch);
+        at_most_once(&format!("{batch}, message_ids: false"));
     }
 }
 
-fn at_most_once(batch: &str) {
+fn at_most_once(settings: &str) {
     let Some(server) = Server::start("") else { return };
-    let ground = Ground::new(&from_file(batch), &server);
+    let ground = Ground::new(&from_file(settings), &server);
     ground.write("in.txt", numbers(10_000));
     let center = ground.run("center");
     server.until_subscribed("t.raw", 1);
@@ -246,6 +248,20 @@ fn another_program_sees_the_messages_with_their_headers() {
         assert!(headers.starts_with("NATS/1.0\r\n"), "{headers}");
         assert!(headers.contains("Nats-Msg-Id: edge-"), "{headers}");
         assert!(headers.contains(&format!(":{}\r\n", number + 1)), "{headers}");
+    }
+}
+
+fn without_message_ids_another_program_sees_the_messages_alone() {
+    let Some(server) = Server::start("") else { return };
+    let ground = Ground::new(&from_file(", message_ids: false"), &server);
+    ground.write("in.txt", numbers(2));
+    let mut client = Client::connect(server.port());
+    client.send("SUB t.raw 1\r\n");
+    server.until_subscribed("t.raw", 1);
+    ground.run("edge").finished();
+    for number in 0..2 {
+        let Received { headers, payload, .. } = client.next();
+        assert_eq!((headers.as_str(), payload), ("", format!("{number:06}").into_bytes()));
     }
 }
 

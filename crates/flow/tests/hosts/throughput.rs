@@ -1,6 +1,7 @@
 //! The throughput of a topic between two hosts, beside that of a publisher and a subscriber that use
 //! the client library alone, with the same server and the same batches: once without headers, and once with
 //! those of a topic, for which the server recognises messages that are sent again and keeps their order.
+//! Both write every byte of each message before they send it, and read every byte that they receive.
 //!
 //! They take turns in short slices, so that changes of the machine affect all. Run it with
 //! `cargo test --release -p estafette-flow --features nats --test hosts -- --ignored --nocapture throughput`.
@@ -46,7 +47,7 @@ enum Delivery {
 /// Messages of one length in batches. Receivers give back a permit for each message.
 #[derive(Clone)]
 struct Load {
-    message: Bytes,
+    len: usize,
     count: usize,
     batch: usize,
     window: usize,
@@ -58,7 +59,15 @@ impl Load {
         let batch = (BATCH.0 / len).clamp(1, BATCH.1);
         let window = (WINDOW / len).max(2 * batch);
         let permits = Arc::new(Semaphore::new(window));
-        Load { message: Bytes::from(vec![7; len]), count: SLICE / len / batch * batch, batch, window, permits }
+        Load { len, count: SLICE / len / batch * batch, batch, window, permits }
+    }
+
+    /// Takes a message that has arrived: reads it, and allows another one.
+    fn receive(&self, message: &[u8]) {
+        assert_eq!(message.len(), self.len);
+        let different = message.iter().fold(0, |different, byte| different | (byte ^ message[0]));
+        assert_eq!(different, 0, "a message is damaged");
+        self.permits.add_permits(1);
     }
 
     /// Waits until so many messages may be sent.
@@ -82,6 +91,13 @@ fn io() -> Handle {
     handle
 }
 
+/// Sends a batch to a topic. Each message is written in the ring.
+fn send(sender: &mut Sender, load: &Load, batch: usize) {
+    for message in 0..load.batch {
+        sender.send_with(load.len, |bytes| bytes.fill((batch + message) as u8)).unwrap();
+    }
+}
+
 /// The two hosts of a topic.
 struct Topic {
     load: Load,
@@ -92,13 +108,16 @@ struct Topic {
 }
 
 impl Topic {
-    fn start(server: &Server, delivery: Delivery, batch: &str, load: Load) -> Topic {
-        let settings = match delivery {
+    /// `settings` are further settings of the topic.
+    fn start(server: &Server, delivery: Delivery, settings: &str, load: Load) -> Topic {
+        let delivery_setting = match delivery {
             Delivery::AtMostOnce => "",
             Delivery::AtLeastOnce => ", delivery: at-least-once",
         };
-        let ground =
-            Ground::new(&from_file(&format!("{settings}{batch}, capacity: 4MiB, max_message: 200KiB")), server);
+        let ground = Ground::new(
+            &from_file(&format!("{delivery_setting}{settings}, capacity: 4MiB, max_message: 200KiB")),
+            server,
+        );
         ground.write("in.txt", std::iter::empty());
         let (mut sender, mut receiver) = (None, None);
         let center = ground.run_changed(
@@ -108,8 +127,8 @@ impl Topic {
             },
             |supervisor| receiver = Some(supervisor.external_sink("out").unwrap().receiver(WaitMode::Block).unwrap()),
         );
-        let (mut receiver, permits) = (receiver.unwrap(), Arc::clone(&load.permits));
-        thread::spawn(move || receiver.for_each(|_| permits.add_permits(1)));
+        let (mut receiver, received) = (receiver.unwrap(), load.clone());
+        thread::spawn(move || receiver.for_each(|message| received.receive(message)));
         if delivery == Delivery::AtMostOnce {
             server.until_subscribed("t.raw", 1);
         }
@@ -123,9 +142,9 @@ impl Topic {
 
     fn slice(&mut self) -> Duration {
         let start = Instant::now();
-        for _ in 0..self.load.count / self.load.batch {
+        for batch in 0..self.load.count / self.load.batch {
             self.io.block_on(self.load.take(self.load.batch));
-            (0..self.load.batch).for_each(|_| self.sender.send(&self.load.message).unwrap());
+            send(&mut self.sender, &self.load, batch);
         }
         self.io.block_on(self.load.end());
         start.elapsed()
@@ -203,7 +222,7 @@ impl Bare {
     async fn publish(&mut self) {
         let subject = Subject::from(format!("{}.raw", self.name));
         for _ in 0..self.load.batch {
-            let (message, headers) = (self.load.message.clone(), self.headers(true));
+            let (message, headers) = (self.message(), self.headers(true));
             match headers {
                 Some(headers) => self.publisher.publish_with_headers(subject.clone(), headers, message).await.unwrap(),
                 None => self.publisher.publish(subject.clone(), message).await.unwrap(),
@@ -216,7 +235,7 @@ impl Bare {
         let subject = Subject::from(format!("{}.raw", self.name));
         let mut sent = Vec::with_capacity(self.load.batch);
         for _ in 0..self.load.batch {
-            let (message, headers) = (self.load.message.clone(), self.headers(sent.is_empty()));
+            let (message, headers) = (self.message(), self.headers(sent.is_empty()));
             sent.push(match headers {
                 Some(headers) => self.jetstream.publish_with_headers(subject.clone(), headers, message).await.unwrap(),
                 None => self.jetstream.publish(subject.clone(), message).await.unwrap(),
@@ -227,7 +246,12 @@ impl Bare {
         }
     }
 
-    /// The headers of the next message.
+    /// The next message.
+    fn message(&self) -> Bytes {
+        Bytes::from(vec![self.next as u8; self.load.len])
+    }
+
+    /// The headers of the next message, which is counted.
     fn headers(&mut self, is_first: bool) -> Option<HeaderMap> {
         let id = |number| format!("edge-4711-63f1c0ffee:{number}");
         let number = self.next;
@@ -244,8 +268,8 @@ impl Bare {
 }
 
 async fn subscribe(mut subscriber: async_nats::Subscriber, load: Load) {
-    while subscriber.next().await.is_some() {
-        load.permits.add_permits(1);
+    while let Some(message) = subscriber.next().await {
+        load.receive(&message.payload);
     }
 }
 
@@ -270,16 +294,17 @@ async fn consume(consumer: jetstream::consumer::PullConsumer, load: Load) {
         let request = consumer.batch().max_messages(most).expires(Duration::from_secs(5)).messages().await;
         let mut batch = request.unwrap();
         while let Some(message) = batch.next().await {
-            message.unwrap().ack().await.unwrap();
-            load.permits.add_permits(1);
+            let message = message.unwrap();
+            load.receive(&message.payload);
+            message.ack().await.unwrap();
         }
     }
 }
 
-/// `batch` is a setting of the topic.
-fn measure(delivery: Delivery, len: usize, batch: &str) {
+/// `settings` are further settings of the topic.
+fn measure(delivery: Delivery, len: usize, settings: &str) {
     let Some(server) = Server::start(JETSTREAM) else { return };
-    let mut topic = Topic::start(&server, delivery, batch, Load::new(len));
+    let mut topic = Topic::start(&server, delivery, settings, Load::new(len));
     let [mut bare, mut named] =
         [Headers::None, Headers::OfTopics].map(|headers| Bare::start(&server, delivery, headers, Load::new(len)));
     let mut round = || [topic.slice(), bare.slice(), named.slice()].map(|time| time.as_secs_f64());
@@ -292,7 +317,7 @@ fn measure(delivery: Delivery, len: usize, batch: &str) {
     let name = if delivery == Delivery::AtMostOnce { "at most once" } else { "at least once" };
     let rate = topic.load.count as f64 / quartiles(rounds.iter().map(|times| times[0]).collect())[1];
     println!(
-        "{name}, {len} bytes{batch}: {rate:.0} messages/s; as a share of the client alone {}, with the same headers {}",
+        "{name}, {len} bytes{settings}: {rate:.0} messages/s; as a share of the client alone {}, with the same headers {}",
         ratio(1),
         ratio(2),
     );
@@ -305,12 +330,14 @@ fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
 }
 
 fn throughput_of_a_topic_beside_a_bare_client() {
+    for len in [1000, 10_000, 100_000] {
+        measure(Delivery::AtMostOnce, len, "");
+        measure(Delivery::AtMostOnce, len, ", message_ids: false");
+        measure(Delivery::AtLeastOnce, len, "");
+    }
     for delivery in [Delivery::AtMostOnce, Delivery::AtLeastOnce] {
-        for len in [1000, 10_000, 100_000] {
-            measure(delivery, len, "");
-        }
-        for len in [1000, 10_000] {
-            measure(delivery, len, ", batch: 32KiB");
+        for (len, batch) in [(1000, "32KiB"), (10_000, "32KiB"), (10_000, "128KiB")] {
+            measure(delivery, len, &format!(", batch: {batch}"));
         }
     }
 }
@@ -365,16 +392,16 @@ topics:
                 receiver = Some(supervisor.external_sink("near-out").unwrap().receiver(WaitMode::Block).unwrap());
             },
         );
-        let (mut receiver, permits) = (receiver.unwrap(), Arc::clone(&load.permits));
-        thread::spawn(move || receiver.for_each(|_| permits.add_permits(1)));
+        let (mut receiver, received) = (receiver.unwrap(), load.clone());
+        thread::spawn(move || receiver.for_each(|message| received.receive(message)));
         Edge { load, io: io(), sender: sender.unwrap(), host, _ground: ground }
     }
 
     fn slice(&mut self) -> f64 {
         let start = Instant::now();
-        for _ in 0..self.load.count / self.load.batch {
+        for batch in 0..self.load.count / self.load.batch {
             self.io.block_on(self.load.take(self.load.batch));
-            (0..self.load.batch).for_each(|_| self.sender.send(&self.load.message).unwrap());
+            send(&mut self.sender, &self.load, batch);
         }
         self.io.block_on(self.load.end());
         start.elapsed().as_secs_f64()

@@ -26,7 +26,8 @@ pub(super) fn apply(drafts: &Drafts, found: &mut Problems) {
     for topic in &drafts.topics {
         sizes(topic, found);
         delivery(topic, found);
-        batch(topic, found);
+        settings_of_nats(topic, found);
+        message_ids(topic, found);
     }
     dead_letter_cycles(drafts, found);
     dead_letter_sizes(drafts, found);
@@ -94,11 +95,27 @@ fn delivery(topic: &TopicDraft, found: &mut Problems) {
     }
 }
 
-/// `batch` is only for topics on a server.
-fn batch(topic: &TopicDraft, found: &mut Problems) {
-    if topic.draft.has("batch") && topic.draft.item.transport == Transport::Local {
-        let help = "add `transport: nats`, or remove `batch`: rings need none";
-        found.error(topic.draft.at(&["batch"]), String::from("`batch` without `transport: nats`"), help);
+/// `batch` and `message_ids` are only for topics on a server.
+fn settings_of_nats(topic: &TopicDraft, found: &mut Problems) {
+    let draft = &topic.draft;
+    if draft.item.transport != Transport::Local {
+        return;
+    }
+    for (key, is_set) in [("batch", draft.has("batch")), ("message_ids", !draft.item.message_ids)] {
+        if is_set {
+            let help = format!("add `transport: nats`, or remove `{key}`: it is for messages on a NATS server");
+            found.error(draft.at(&[key]), format!("`{key}` without `transport: nats`"), help);
+        }
+    }
+}
+
+/// A server recognises a message that is sent again by its ID.
+fn message_ids(topic: &TopicDraft, found: &mut Problems) {
+    let policies = &topic.draft.item;
+    if policies.delivery == Delivery::AtLeastOnce && !policies.message_ids {
+        let message = "`message_ids: false` with `delivery: at-least-once`";
+        let help = "remove `message_ids`: the server recognises a message that is sent again by its ID";
+        found.error(topic.draft.at(&["message_ids"]), message, help);
     }
 }
 

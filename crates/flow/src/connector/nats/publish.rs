@@ -85,7 +85,9 @@ impl Destination {
 
     pub(super) fn headers(&self, message: &Outgoing) -> HeaderMap {
         let mut headers = HeaderMap::new();
-        headers.insert(NATS_MESSAGE_ID, self.id(message.number));
+        if self.topic.message_ids {
+            headers.insert(NATS_MESSAGE_ID, self.id(message.number));
+        }
         if message.count > 1 {
             headers.insert(pack::COUNT, message.count.to_string());
         }
@@ -220,8 +222,13 @@ impl SubjectPublisher {
         }
         let publish = async {
             for message in batch {
-                let headers = self.destination.headers(&message);
-                if let Err(error) = link.client.publish_with_headers(subject.clone(), headers, message.payload).await {
+                let (subject, headers) = (subject.clone(), self.destination.headers(&message));
+                let published = if headers.is_empty() {
+                    link.client.publish(subject, message.payload).await
+                } else {
+                    link.client.publish_with_headers(subject, headers, message.payload).await
+                };
+                if let Err(error) = published {
                     link.problem(format!("a message was not sent: {}", reason(&error)));
                 }
             }
