@@ -297,9 +297,13 @@ fn control_row(record: &Record, original: usize, control: usize) -> Option<Row> 
 /// Sorts rows, best first, by their paired ratios, from which the verdicts follow too. The order of
 /// the medians may differ from this on a machine that drifts between rounds.
 fn sort(record: &Record, rows: &mut [(usize, Row)]) {
-    let measured = rows.iter().filter(|(_, row)| row.result.is_some()).map(|(at, row)| (*at, row.metric())).collect();
+    let of_row = |(at, row): &(usize, Row)| Contender { at: *at, metric_ns: row.metric() };
+    let measured = rows.iter().filter(|(_, row)| row.result.is_some()).map(of_row).collect();
     if let Some(first) = best(record, measured) {
-        let key = |(at, row): &(usize, Row)| (row.result.is_none(), *at != first, -advantage(record, first, *at));
+        let key = |row: &(usize, Row)| {
+            let of_row = of_row(row);
+            (row.1.result.is_none(), of_row.at != first.at, -advantage(record, first, of_row))
+        };
         rows.sort_by(|a, b| {
             let ((a_none, a_other, a_worse), (b_none, b_other, b_worse)) = (key(a), key(b));
             (a_none, a_other).cmp(&(b_none, b_other)).then(a_worse.total_cmp(&b_worse))
@@ -325,12 +329,17 @@ fn compare_all(record: &Record, rows: &[(usize, Row)], floor: Option<f64>) -> Ve
 }
 
 /// Gives each sorted row its place. It depends on how many rows are known to be better. Rows with
-/// the same number share a place and are adjacent.
+/// the same number share a place and are adjacent. A row that has too few rounds in common with every other
+/// row has no place, and comes after those that have one.
 fn assign_places(record: &Record, rows: &mut [(usize, Row)], floor: Option<f64>) {
     let pairs = compare_all(record, rows, floor);
     let mut better = vec![0; rows.len()];
+    let mut is_compared = vec![rows.len() == 1; rows.len()];
     for (above, pairs) in pairs.iter().enumerate() {
         for (below, pair) in (above + 1..).zip(pairs) {
+            if pair.interval.is_some() {
+                (is_compared[above], is_compared[below]) = (true, true);
+            }
             match pair.verdict {
                 Verdict::Slower => better[below] += 1,
                 Verdict::Faster => better[above] += 1,
@@ -338,7 +347,7 @@ fn assign_places(record: &Record, rows: &mut [(usize, Row)], floor: Option<f64>)
             }
         }
     }
-    let mut order: Vec<usize> = (0..rows.len()).filter(|at| rows[*at].1.result.is_some()).collect();
+    let mut order: Vec<usize> = (0..rows.len()).filter(|at| rows[*at].1.result.is_some() && is_compared[*at]).collect();
     order.sort_by_key(|at| better[*at]);
     for (index, &at) in order.iter().enumerate() {
         let group = order.iter().filter(|other| better[**other] == better[at]).count();
@@ -369,17 +378,23 @@ fn reference_ns(rows: &[(usize, Row)]) -> Option<f64> {
     reference.and_then(|(_, row)| Some(row.result.as_ref()?.metric_ns))
 }
 
-/// The median ln ratio of `a` and `b`. Positive if `b` is better, 0 without common rounds.
-fn advantage(record: &Record, a: usize, b: usize) -> f64 {
-    median(&log_ratios(record, a, b)).unwrap_or(0.0)
+/// An entrant with its median metric.
+#[derive(Clone, Copy)]
+struct Contender {
+    at: usize,
+    metric_ns: f64,
 }
 
-/// The best of some entrants, by their paired ratios. Each is given with its median metric, which
-/// decides between equals.
-fn best(record: &Record, mut entrants: Vec<(usize, f64)>) -> Option<usize> {
-    entrants.sort_by(|(_, a), (_, b)| a.total_cmp(b));
-    let entrants: Vec<usize> = entrants.into_iter().map(|(at, _)| at).collect();
-    minimax(&entrants, |a, b| advantage(record, a, b))
+/// The median ln ratio of `a` and `b`; without common rounds, the ln ratio of their metrics. Positive if `b` is better.
+fn advantage(record: &Record, a: Contender, b: Contender) -> f64 {
+    median(&log_ratios(record, a.at, b.at)).unwrap_or_else(|| (a.metric_ns / b.metric_ns).ln())
+}
+
+/// The best of some entrants, by their paired ratios. The metric decides between equals.
+fn best(record: &Record, mut entrants: Vec<Contender>) -> Option<Contender> {
+    entrants.sort_by(|a, b| a.metric_ns.total_cmp(&b.metric_ns));
+    let indices: Vec<usize> = (0..entrants.len()).collect();
+    minimax(&indices, |a, b| advantage(record, entrants[a], entrants[b])).map(|at| entrants[at])
 }
 
 /// The entrant with the smallest worst defeat (the minimax method of Simpson and Kramer). That is
@@ -625,6 +640,30 @@ pub(crate) mod tests {
         assert_eq!([rank(0), rank(1)], [None; 2]);
         assert_eq!(ranking.rows[0].spec.name, "task/a", "they are sorted");
         assert_eq!((ranking.floor, ranking.resolution()), (None, None));
+    }
+
+    #[test]
+    fn a_mechanism_with_few_rounds_has_no_place() {
+        let mut record =
+            record(&[("task/first", &[100; 12]), ("task/second", &[120; 12]), ("task/failing", &[900; 12])]);
+        record.instances.retain(|one| one.entrant != 2 || one.round < 4);
+        let [ranking] = &*rank(&record) else { panic!("one cell") };
+        let places: Vec<_> = ranking
+            .rows
+            .iter()
+            .map(|row| (&*row.spec.name, row.result.as_ref().unwrap().rank.map(|rank| rank.place)))
+            .collect();
+        assert_eq!(places, [("task/first", Some(1)), ("task/second", Some(2)), ("task/failing", None)]);
+    }
+
+    #[test]
+    fn a_mechanism_without_common_rounds_is_sorted_by_its_time() {
+        let mut record = record(&[("task/second", &[120; 12]), ("task/first", &[100; 12]), ("task/alone", &[900; 12])]);
+        record.instances.iter_mut().filter(|one| one.entrant == 2).for_each(|one| one.round += 12);
+        let [ranking] = &*rank(&record) else { panic!("one cell") };
+        let names: Vec<_> = ranking.rows.iter().map(|row| &*row.spec.name).collect();
+        assert_eq!(names, ["task/first", "task/second", "task/alone"]);
+        assert!(ranking.rows[2].result.as_ref().unwrap().rank.is_none());
     }
 
     #[test]

@@ -64,6 +64,8 @@ impl Running {
         let (socket, theirs) = pair.context("making a child's socket")?;
         ioctl_fionbio(&socket, true).context("making a child's socket")?;
         let stderr = dir.join(format!("stderr-{}", role.to_string().replace(':', "-")));
+        // Until the child is listed, no other thread may look for strays.
+        let mut live = live();
         let process = Command::new(&program.path)
             .args(&program.arguments)
             // Temporary files of libraries are removed with the instance's directory.
@@ -77,7 +79,7 @@ impl Running {
             .process_group(0)
             .spawn()
             .with_context(|| format!("starting {}", program.path.display()))?;
-        live().push(Pid::from_child(&process));
+        live.push(Pid::from_child(&process));
         Ok(Running { role, socket, process: Process::Here { process, stderr, status: None } })
     }
 
@@ -245,9 +247,10 @@ impl Running {
     }
 
     /// Waits until it has got `go`, if it is on the other host.
-    pub(super) fn wait_until_begun(&self) {
-        if let Process::OtherHost(process) = &self.process {
-            process.wait_until_begun();
+    pub(super) fn wait_until_begun(&self) -> Result<()> {
+        match &self.process {
+            Process::Here { .. } => Ok(()),
+            Process::OtherHost(process) => process.wait_until_begun(),
         }
     }
 
@@ -326,7 +329,7 @@ pub(crate) fn adopt_strays() {
 /// process.
 fn end_strays() -> usize {
     let earlier = EARLIER.get().map_or(&[][..], Vec::as_slice);
-    let live = live().clone();
+    let live = live();
     let is_stray = |pid: &Pid| !earlier.contains(pid) && !live.contains(pid);
     let mut ended = 0;
     // A killed process may leave its own children to this one, so repeat until there are none.

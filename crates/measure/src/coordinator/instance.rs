@@ -240,7 +240,9 @@ impl Instance {
         while !self.ready.iter().all(|ready| *ready) {
             let senders = self.wait(deadline, interrupt)?;
             if senders.is_empty() && Instant::now() >= deadline {
-                return Err(self.timed_out("did not open its ends in time", ""));
+                let remedy = if self.round_trip.is_some() { "; open the TCP and UDP ports of both hosts" } else { "" };
+                let unready = (0..self.ready.len()).filter(|&index| !self.ready[index]).collect();
+                return Err(self.timed_out("did not open its ends in time", remedy, unready));
             }
             senders.into_iter().try_for_each(|index| self.handle_packet(index))?;
         }
@@ -271,7 +273,7 @@ impl Instance {
                 return Ok(());
             }
             if Instant::now() >= deadline {
-                return Err(self.timed_out("did not finish in time", " (--timeout allows more)"));
+                return Err(self.timed_out("did not finish in time", " (--timeout allows more)", self.unreported()));
             }
         }
     }
@@ -349,11 +351,10 @@ impl Instance {
         Ok(())
     }
 
-    /// A time-out. The text names the children that have not reported.
-    fn timed_out(&self, what: &str, remedy: &str) -> Failure {
-        let unreported = self.unreported();
-        let roles: Vec<_> = unreported.iter().map(|&index| self.children.0[index].role.to_string()).collect();
-        self.failure(FailureKind::Hang, &format!("{what}: {}{remedy}", roles.join(", ")), unreported)
+    /// A time-out of these children.
+    fn timed_out(&self, what: &str, remedy: &str, children: Vec<usize>) -> Failure {
+        let roles: Vec<_> = children.iter().map(|&index| self.children.0[index].role.to_string()).collect();
+        self.failure(FailureKind::Hang, &format!("{what}: {}{remedy}", roles.join(", ")), children)
     }
 
     /// The indices of the children that have not reported.

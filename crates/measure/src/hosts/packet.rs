@@ -147,7 +147,7 @@ pub(super) enum ToPeer {
 #[serde(rename_all = "snake_case")]
 pub(super) enum FromPeer {
     Hello(Box<Hello>),
-    /// There is no session. The reason is for the user.
+    /// There is no session, or no longer. The reason is for the user.
     Refused {
         reason: String,
     },

@@ -85,7 +85,14 @@ impl Greeted {
     /// When the coordinator breaks the protocol, the connection fails, or this host lacks a resource.
     pub fn serve(self, registry: &Registry, address: IpAddr, interrupt: &mut Interrupt) -> Result<End> {
         let Greeted { link: Link { reader, writer, close } } = self;
-        let served = Session::new(registry, address, reader, writer).and_then(|mut session| session.serve(interrupt));
+        let served = Session::new(registry, address, reader, writer).and_then(|mut session| {
+            let served = session.serve(interrupt);
+            if let Err(error) = &served {
+                // An error means that the connection has failed, which the coordinator sees too.
+                let _ = session.send(&FromPeer::Refused { reason: format!("{error:#}") });
+            }
+            served
+        });
         // The session is dropped, so its children have ended. The reading thread ends with the link.
         close();
         served

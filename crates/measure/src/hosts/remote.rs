@@ -36,6 +36,8 @@ pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const LOOK: Duration = Duration::from_millis(20);
 /// The maximum number of answers that wait to be read. Requests are made one after the other.
 const MAX_ANSWERS: usize = 8;
+/// The maximum length of the reason why the peer ended a session, in characters.
+const MAX_REASON: usize = 1024;
 /// The number of pings from which the session's round trip is taken.
 const PINGS: u64 = 5;
 
@@ -165,7 +167,8 @@ impl OtherHost {
         // Its sockets block. It ends soon after the peer has stopped to answer.
         let measure = move || drop(sender.send(limits::link::measure(host, ports)));
         thread::Builder::new().spawn(measure).context("starting a thread")?;
-        let link = wait_for(&measured, None, || interrupt.is_requested() || self.lost().is_some())?;
+        let link = wait_for(&measured, None, || interrupt.is_requested() || self.lost().is_some());
+        let link = link.map_err(|_| anyhow::anyhow!("the measurement of the link has ended without a result"))?;
         match (link, self.lost()) {
             (Some(link), _) => {
                 let link = link?;
@@ -176,7 +179,7 @@ impl OtherHost {
                 });
                 Ok(Some(link))
             }
-            (None, Some(why)) => bail!("the session with the other host has ended: {why}"),
+            (None, Some(_)) => Err(self.0.shared.ended()),
             (None, None) => Ok(None),
         }
     }
@@ -237,9 +240,6 @@ impl OtherHost {
     /// When the session has ended.
     pub(crate) fn start(&self, assignment: Assignment) -> Result<(OwnedFd, RemoteProcess)> {
         let shared = &self.0.shared;
-        if let Some(why) = self.lost() {
-            bail!("the session with the other host has ended: {why}");
-        }
         let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
         let (ours, theirs) = pair.context("making a child's socket")?;
         ioctl_fionbio(&ours, true).context("making a child's socket")?;
@@ -247,6 +247,10 @@ impl OtherHost {
         let child = Arc::new(Child::new(id, theirs));
         shared.children().insert(id, Arc::clone(&child));
         let process = RemoteProcess::new(Arc::clone(&child), Arc::clone(shared));
+        // Whoever ends the session from now on closes this child's socket too.
+        if self.lost().is_some() {
+            return Err(shared.ended());
+        }
         shared.send(&ToPeer::Start { id, assignment: Box::new(assignment) })?;
         let of_child = Arc::clone(shared);
         thread::Builder::new().spawn(move || forward(&child, &of_child)).context("starting a thread")?;
@@ -286,9 +290,10 @@ impl Session {
         let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         self.shared.send(packet)?;
         let deadline = Instant::now() + ANSWER_TIMEOUT;
-        wait_for(&answers, Some(deadline), is_cancelled).map_err(|error| match self.shared.lost.get() {
-            Some(why) => anyhow::anyhow!("the session with the other host has ended: {why}"),
-            None => error.context("waiting for an answer of the peer"),
+        wait_for(&answers, Some(deadline), is_cancelled).map_err(|missing| {
+            // The answer may still come, and would then belong to the next request.
+            self.shared.lose(missing.of_peer());
+            self.shared.ended()
         })
     }
 
@@ -309,6 +314,31 @@ impl Session {
     }
 }
 
+/// Why a value did not come.
+#[derive(Clone, Copy, Debug)]
+enum Missing {
+    /// The deadline has passed.
+    Late,
+    /// The thread that sends it has ended.
+    Ended,
+}
+
+impl Missing {
+    /// As the reason why a session has ended.
+    fn of_peer(self) -> String {
+        match self {
+            Missing::Late => unanswered("a request"),
+            Missing::Ended => String::from("the connection was closed"),
+        }
+    }
+}
+
+/// That the peer did not answer something in time, with the remedy.
+pub(super) fn unanswered(what: &str) -> String {
+    let seconds = ANSWER_TIMEOUT.as_secs();
+    format!("the peer did not answer {what} within {seconds} s: check the network, and whether that host is overloaded")
+}
+
 /// Waits for a value that another thread sends. `None` if it is cancelled.
 ///
 /// # Errors
@@ -317,16 +347,16 @@ fn wait_for<T>(
     receiver: &Receiver<T>,
     deadline: Option<Instant>,
     mut is_cancelled: impl FnMut() -> bool,
-) -> Result<Option<T>> {
+) -> Result<Option<T>, Missing> {
     loop {
         if is_cancelled() {
             return Ok(None);
         }
         match receiver.recv_timeout(LOOK) {
             Ok(value) => return Ok(Some(value)),
-            Err(RecvTimeoutError::Disconnected) => bail!("nothing came"),
+            Err(RecvTimeoutError::Disconnected) => return Err(Missing::Ended),
             Err(RecvTimeoutError::Timeout) if deadline.is_some_and(|deadline| deadline <= Instant::now()) => {
-                bail!("nothing came within {} s", ANSWER_TIMEOUT.as_secs())
+                return Err(Missing::Late);
             }
             Err(RecvTimeoutError::Timeout) => {}
         }
@@ -368,13 +398,18 @@ impl Shared {
         let sent = frame::write(&mut *self.writer.lock().unwrap_or_else(PoisonError::into_inner), packet);
         sent.map_err(|error| {
             self.lose(format!("{error:#}"));
-            let why = self.lost.get().map_or("", String::as_str);
-            anyhow::anyhow!("the session with the other host has ended: {why}")
+            self.ended()
         })
     }
 
+    /// The error of what needs a session that has ended.
+    pub(super) fn ended(&self) -> anyhow::Error {
+        let why = self.lost.get().map_or("", String::as_str);
+        anyhow::anyhow!("the session with the other host has ended: {why}")
+    }
+
     /// Notes that the session has ended, and closes the sockets of its children.
-    fn lose(&self, why: String) {
+    pub(super) fn lose(&self, why: String) {
         let _ = self.lost.set(why);
         self.children().values().for_each(|child| child.close());
     }
@@ -403,6 +438,9 @@ impl Shared {
                 }
             }
             FromPeer::Probe {} => {}
+            FromPeer::Refused { reason } => {
+                return Err(format!("the peer ended it: {}", reason.chars().take(MAX_REASON).collect::<String>()));
+            }
             // An answer that nobody waits for is one too many.
             answer => answers.try_send(answer).map_err(|_| String::from("the peer answered what it was not asked"))?,
         }

@@ -8,9 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use anyhow::Result;
+
 use super::HostLoad;
 use super::packet::{Ended, ToPeer};
-use super::remote::{ANSWER_TIMEOUT, LOOK, Shared};
+use super::remote::{ANSWER_TIMEOUT, LOOK, Shared, unanswered};
 use super::report::is_possible;
 use crate::protocol::{self, ToChild, ToCoordinator};
 
@@ -20,6 +22,9 @@ const PACKET_SIZE: usize = 256;
 const MAX_SENT: usize = 4 << 20;
 /// The maximum length of an error and of the last lines of a child, in characters.
 const MAX_STDERR: usize = 4 * 1024;
+
+/// More processes than a child can leave running. The numbers of several children are added.
+const MAX_STRAYS: usize = 1 << 22;
 
 /// A child on the other host.
 pub(super) struct Child {
@@ -84,6 +89,7 @@ impl Child {
 
     pub(super) fn end(&self, mut ended: Ended) {
         ended.stderr = ended.stderr.chars().take(MAX_STDERR).collect();
+        ended.strays = ended.strays.min(MAX_STRAYS);
         ended.load = Some(ended.load).filter(|load| load.is_possible()).unwrap_or_default();
         *self.stage() = Stage::Ended(ended);
         self.changed.notify_all();
@@ -157,27 +163,41 @@ impl RemoteProcess {
         self.ended()
     }
 
-    /// Waits until it has got `go`, or has ended, or the session is lost.
-    pub(crate) fn wait_until_begun(&self) {
-        self.wait(Instant::now() + ANSWER_TIMEOUT, |stage| !matches!(stage, Stage::Opening));
+    /// Waits until it has got `go`, or has ended.
+    ///
+    /// # Errors
+    /// When the session ends before that. The session ends if the other host does not confirm it in time.
+    pub(crate) fn wait_until_begun(&self) -> Result<()> {
+        if !self.wait(Instant::now() + ANSWER_TIMEOUT, |stage| !matches!(stage, Stage::Opening)) {
+            self.shared.lose(unanswered("the start of a child"));
+            return Err(self.shared.ended());
+        }
+        Ok(())
     }
 
-    /// Waits for a stage, or for the session to be lost, until `deadline`.
-    fn wait(&self, deadline: Instant, is_reached: impl Fn(&Stage) -> bool) {
+    /// Waits for a stage, or for the session to be lost, until `deadline`. Returns whether the stage is reached.
+    fn wait(&self, deadline: Instant, is_reached: impl Fn(&Stage) -> bool) -> bool {
         let mut stage = self.child.stage();
-        while !is_reached(&stage) && self.shared.lost.get().is_none() {
+        while !is_reached(&stage) {
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
+            if left.is_zero() || self.shared.lost.get().is_some() {
+                return false;
             }
             stage = self.child.changed.wait_timeout(stage, left.min(LOOK)).unwrap_or_else(PoisonError::into_inner).0;
         }
+        true
     }
 
-    /// Ends it, and waits until the other host has confirmed that.
+    /// Ends it, and waits until the other host has confirmed that. If it does not in time, the session ends: the child
+    /// may still run there, beside what is measured next.
     pub(crate) fn kill(&self) {
-        if self.ended().is_none() && self.shared.send(&ToPeer::Kill { id: self.child.id }).is_ok() {
-            self.wait_until(Instant::now() + ANSWER_TIMEOUT);
+        if self.ended().is_some() || self.shared.send(&ToPeer::Kill { id: self.child.id }).is_err() {
+            return;
+        }
+        // Nobody reads its packets any more. The session's reader must not wait for that.
+        self.child.close();
+        if !self.wait(Instant::now() + ANSWER_TIMEOUT, |stage| matches!(stage, Stage::Ended(_))) {
+            self.shared.lose(unanswered("the end of a child"));
         }
     }
 

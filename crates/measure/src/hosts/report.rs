@@ -4,8 +4,10 @@
 use crate::message::MAX_PRODUCERS;
 use crate::protocol::{LatencyCounts, PartyReport, Report};
 
-/// More than any number of messages or nanoseconds.
+/// More than any number of nanoseconds or bytes.
 const MAX: u64 = 1 << 53;
+/// More than any number of messages of all streams of a child. Sums over all parties and producers do not overflow.
+const MAX_MESSAGES_OF_ALL: u64 = 1 << 45;
 /// The maximum number of parties of a child between two hosts: both threads of each side of a duplex.
 const MAX_PARTIES: usize = 4;
 /// More pairs than a histogram with three significant digits has.
@@ -26,25 +28,26 @@ pub(super) fn is_possible(report: &Report) -> bool {
 
 fn is_possible_party(party: &PartyReport) -> bool {
     let faults = party.faults;
-    let numbers = [
+    let times = [party.window_ns, party.longest_stall_ns];
+    let messages = [
         party.sent,
         party.messages,
         party.dropped,
         party.late,
         party.lost,
-        party.window_ns,
-        party.longest_stall_ns,
         faults.lost,
         faults.duplicated,
         faults.reordered,
         faults.damaged,
     ];
     let received = party.received.iter().all(|count| {
-        count.producer < MAX_PRODUCERS && count.received < MAX && count.announced.is_none_or(|sent| sent < MAX)
+        let counts = [count.received, count.announced.unwrap_or_default()];
+        count.producer < MAX_PRODUCERS && counts.iter().all(|count| *count < MAX_MESSAGES_OF_ALL)
     });
     // Parties between two hosts have no slices, codecs and bursts.
     let is_of_hosts = party.slices.is_empty() && party.codec.is_none() && party.burst_memory.is_none();
-    numbers.iter().chain(&party.shares).all(|number| *number < MAX)
+    times.iter().all(|time| *time < MAX)
+        && messages.iter().chain(&party.shares).all(|number| *number < MAX_MESSAGES_OF_ALL)
         && received
         && party.received.len() <= MAX_PRODUCERS
         && party.shares.len() <= MAX_PRODUCERS
@@ -74,6 +77,9 @@ mod tests {
         assert!(!is_possible(&with(|party| party.messages = u64::MAX)));
         assert!(!is_possible(&with(|party| party.faults.lost = u64::MAX)));
         assert!(!is_possible(&with(|party| party.shares = vec![0; MAX_PRODUCERS + 1])));
+        // The largest counts that are possible: their sum over all producers and parties is no overflow.
+        assert!(is_possible(&with(|party| party.shares = vec![MAX_MESSAGES_OF_ALL - 1; MAX_PRODUCERS])));
+        assert!((MAX_MESSAGES_OF_ALL - 1).checked_mul((MAX_PRODUCERS * MAX_PARTIES * 2) as u64).is_some());
         let latency = |batch, counts| Some(LatencyCounts { batch, counts });
         assert!(is_possible(&with(|party| party.latency = latency(1, vec![(27_903, 12)]))));
         assert!(!is_possible(&with(|party| party.latency = latency(0, vec![]))));

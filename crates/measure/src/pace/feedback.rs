@@ -113,7 +113,9 @@ impl ReportPort {
     /// Connects to the address from which the key has come, if it has.
     fn find_producer(&mut self) {
         let mut received = [0; KEY_BYTES + 1];
-        while let Ok((length, from)) = self.socket.recv_from(&mut received) {
+        // A stranger can send packets all the time.
+        for _ in 0..MAX_REPORTS {
+            let Ok((length, from)) = self.socket.recv_from(&mut received) else { return };
             if received[..length] == packet::<KEY_BYTES>(&[self.key]) {
                 self.is_connected = self.socket.connect(from).is_ok();
                 return;

@@ -40,8 +40,10 @@ const ALLOWED_BACKLOG: f64 = 96.0;
 /// The waiting time for each consumer but one before the backlog is judged, because the consumers
 /// may have waited for each other.
 const GRACE: Duration = Duration::from_micros(1_500);
-/// By how many standard deviations a link may lose more than on average.
+/// By how many standard deviations more may be lost than on average.
 const LOSS_DEVIATIONS: f64 = 4.0;
+/// The number of messages after which the loss in a window is judged on one host without an allowance for chance.
+const JUDGED_MESSAGES: f64 = 5_000.0;
 /// By how much a producer that was late may catch up, in nanoseconds.
 const MAX_CATCH_UP_NS: u64 = 2_500_000;
 /// The longest wait for a message to another host, in nanoseconds.
@@ -198,7 +200,7 @@ impl Pacer {
     /// Lowers the rate if too much is lost after the search.
     fn judge_window(&mut self, now: u64, sent: u64) {
         let Some(link) = self.link else {
-            if self.was_lossy() {
+            if self.is_clearly_lossy() {
                 self.slow_down((self.slice_began_ns, self.sent_before), now, sent);
             }
             return;
@@ -239,10 +241,13 @@ impl Pacer {
         let is_too_much = in_time.iter().any(|&next| sent.saturating_sub(next) as f64 > ALLOWED_BACKLOG + allowed);
         // Behind a slow link, slices have few messages.
         let Some(link) = self.link else { return Backlog { is_too_much, late: 0.0, is_known: true } };
-        let late = self.next_numbers().iter().zip(in_time).map(|(all, in_time)| all.saturating_sub(in_time)).max();
+        let (all, before) = (self.next_numbers(), self.sent_before);
+        // Of this slice: earlier messages may have been late too.
+        let late = all.iter().zip(in_time).map(|(all, in_time)| all.saturating_sub(in_time.max(before))).max();
         let late = late.unwrap_or_default() as f64;
+        let missing = all.iter().map(|next| sent.saturating_sub(*next)).max().unwrap_or_default() as f64;
         Backlog {
-            is_too_much: is_too_much || late > link.allowed_late + allowed,
+            is_too_much: is_too_much || late.max(missing) > link.allowed_late + allowed,
             late: if late > link.allowed_late.max(allowed) { late } else { 0.0 },
             is_known: now_ns() < deadline_ns,
         }
@@ -283,6 +288,23 @@ impl Pacer {
         was_lossy
     }
 
+    /// Whether a consumer on this host has lost too many messages: of [`JUDGED_MESSAGES`] or more, or of fewer so many
+    /// that it is not by chance. What is judged is not judged again.
+    fn is_clearly_lossy(&mut self) -> bool {
+        let mut is_lossy = false;
+        for ConsumerReports { reports, before } in &mut self.consumers {
+            let (passed, lost) = lost_between(*before, reports.progress());
+            let allowed = passed * MAX_LOSS;
+            let chance = if passed < JUDGED_MESSAGES { LOSS_DEVIATIONS * allowed.sqrt() } else { 0.0 };
+            let is_too_much = lost > allowed + chance;
+            if is_too_much || passed >= JUDGED_MESSAGES {
+                *before = reports.progress();
+            }
+            is_lossy |= is_too_much;
+        }
+        is_lossy
+    }
+
     fn receive_reports(&mut self, sent: u64) {
         self.consumers.iter_mut().for_each(|consumer| consumer.reports.receive(sent));
     }
@@ -303,8 +325,7 @@ impl Pacer {
 /// Whether more messages were lost between two reports than may be. `link_loss` is the share that the link to another host
 /// may lose, more or less by chance.
 fn is_lossy(before: StreamProgress, after: StreamProgress, link_loss: Option<f64>) -> bool {
-    let passed = after.next.saturating_sub(before.next) as f64;
-    let lost = passed - after.received.saturating_sub(before.received) as f64;
+    let (passed, lost) = lost_between(before, after);
     match link_loss {
         None => lost > passed * MAX_LOSS,
         Some(link_loss) => {
@@ -312,6 +333,12 @@ fn is_lossy(before: StreamProgress, after: StreamProgress, link_loss: Option<f64
             lost > allowed + LOSS_DEVIATIONS * allowed.sqrt()
         }
     }
+}
+
+/// The number of messages that arrived or were lost between two reports, and how many of them were lost.
+fn lost_between(before: StreamProgress, after: StreamProgress) -> (f64, f64) {
+    let passed = after.next.saturating_sub(before.next) as f64;
+    (passed, passed - after.received.saturating_sub(before.received) as f64)
 }
 
 #[cfg(test)]
@@ -357,6 +384,24 @@ mod tests {
         assert!(!is_lossy(after(100, 10), after(1100, 11), None), "one of a thousand");
         assert!(is_lossy(after(100, 10), after(1100, 12), None), "two of a thousand");
         assert!(!is_lossy(after(100, 10), after(100, 10), None));
+    }
+
+    #[test]
+    fn few_lost_messages_of_a_short_slice_do_not_lower_the_rate() {
+        let (ours, theirs) = UnixDatagram::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let mut feedback = Feedback::new(vec![ConsumerEnd::SameHost(theirs)]);
+        let mut pacer = Pacer::new(vec![Reports::of_socket(ours)], false);
+        let mut judged = |time: u64, next, lost| {
+            feedback.report(time * 1_000_000, [after(next, lost)].into_iter());
+            pacer.receive_reports(next);
+            pacer.is_clearly_lossy()
+        };
+        // One of a thousand, evenly.
+        assert!(!judged(1, 250, 1) && !judged(2, 4_900, 5) && !judged(3, 5_000, 5));
+        // Two of a thousand are too many of 5,000, and eight of 250.
+        assert!(!judged(4, 7_500, 10) && judged(5, 10_000, 15));
+        assert!(judged(6, 10_250, 23));
     }
 
     #[test]

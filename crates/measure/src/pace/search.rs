@@ -27,6 +27,8 @@ pub(super) struct RateSearch {
     /// Whether the slice before was too fast at the same rate. A single such slice may have another
     /// cause.
     is_doubted: bool,
+    /// The highest rate of a slice at full speed. In some of them the producer may not have had its core.
+    full_speed: f64,
     /// In how many slices in a row the producer did not reach the rate.
     missed: u32,
     /// Whether the search began at a low rate.
@@ -64,7 +66,14 @@ enum SearchPhase {
 impl RateSearch {
     /// A search that begins at full speed.
     pub(super) fn new() -> RateSearch {
-        RateSearch { rate: f64::INFINITY, phase: SearchPhase::Start, is_doubted: false, missed: 0, doubles: false }
+        RateSearch {
+            rate: f64::INFINITY,
+            phase: SearchPhase::Start,
+            is_doubted: false,
+            full_speed: 0.0,
+            missed: 0,
+            doubles: false,
+        }
     }
 
     /// A search that begins at this rate, for queues that take long to drain. Until the producer is at full speed, no
@@ -84,9 +93,14 @@ impl RateSearch {
 
     /// Chooses the next rate after a slice. The search ends with the warm-up.
     pub(super) fn step(&mut self, slice: Slice, is_warming_up: bool) {
+        if self.rate.is_infinite() {
+            self.full_speed = self.full_speed.max(slice.offered);
+        }
         if self.is_over() {
             if slice.is_too_fast {
-                self.rate = self.rate.min(slice.offered) * SLOW_DOWN;
+                // Not from what was offered in this slice: the producer may not have had its core.
+                let rate = if self.rate.is_finite() { self.rate } else { self.full_speed };
+                self.rate = rate * SLOW_DOWN;
             }
             return;
         }
@@ -145,7 +159,8 @@ impl RateSearch {
                 SearchPhase::Between { low: sustained, high: self.rate.min(offered), is_low_guessed: false }
             }
             SearchPhase::Start if is_too_fast => {
-                SearchPhase::Between { low: offered * SLOWEST, high: offered, is_low_guessed: true }
+                let high = self.rate.min(self.full_speed.max(offered));
+                SearchPhase::Between { low: high * SLOWEST, high, is_low_guessed: true }
             }
             // The queues of a link may have hidden that the slice before was too fast.
             SearchPhase::Doubling { low } if is_too_fast => {
@@ -153,7 +168,8 @@ impl RateSearch {
             }
             // An earlier slice at full speed may have been lucky.
             SearchPhase::FullSpeed { low } if is_too_fast => {
-                SearchPhase::Between { low: low.min(offered) * ONCE_SUSTAINED, high: offered, is_low_guessed: true }
+                let low = low.min(offered) * ONCE_SUSTAINED;
+                SearchPhase::Between { low, high: self.full_speed, is_low_guessed: true }
             }
             SearchPhase::Between { low, high, is_low_guessed } if is_too_fast => {
                 let was_guess_too_high = is_low_guessed && self.rate < low * NEAR;
@@ -361,6 +377,38 @@ mod tests {
         search.step(slice(0.001, false), true);
         search.step(slice(0.002, true), false);
         assert_eq!((search.rate, search.is_over()), (0.001 * MARGIN, true));
+    }
+
+    #[test]
+    fn a_producer_without_its_core_does_not_lower_the_rate_by_more_than_a_step() {
+        for mut search in [RateSearch::new(), RateSearch::from(0.001)] {
+            for _ in 0..60 {
+                let offered = search.rate.min(0.002);
+                search.step(slice(offered, offered > 0.001), true);
+            }
+            let found = search.rate;
+            assert!(search.is_over() && found > 0.000_85, "{found}");
+            search.step(slice(found / 10.0, true), false);
+            assert_eq!(search.rate, found * SLOW_DOWN);
+        }
+        // At full speed, too.
+        let mut search = RateSearch::new();
+        search.step(slice(0.001, false), true);
+        search.step(slice(0.001, false), false);
+        search.step(slice(0.0001, true), false);
+        assert_eq!(search.rate, 0.001 * SLOW_DOWN);
+    }
+
+    #[test]
+    fn a_slice_at_full_speed_without_the_core_does_not_bound_the_rate() {
+        let mut search = RateSearch::new();
+        search.step(slice(0.001, true), true);
+        search.step(slice(0.0001, true), true);
+        for _ in 0..60 {
+            let offered = search.rate.min(0.001);
+            search.step(slice(offered, offered > 0.0005), true);
+        }
+        assert!(search.rate > 0.0004 && search.rate <= 0.0005, "{}", search.rate);
     }
 
     #[test]

@@ -78,7 +78,7 @@ impl Instance {
             // later: half of the warm-up is enough to send what was due until then.
             let start_ns = now_ns() + RUN_UP_NS + ROUND_TRIPS_OF_START * self.round_trip_ns();
             send_go_to(&there, start_ns.saturating_add_signed(offset.ns))?;
-            there.iter().for_each(|child| child.wait_until_begun());
+            there.iter().try_for_each(|child| child.wait_until_begun())?;
             let late_ns = now_ns().saturating_sub(start_ns);
             if late_ns > self.warmup_ns / 2 {
                 bail!("the session was slow: the producers would have started {} ms late", late_ns / 1_000_000);
@@ -88,7 +88,7 @@ impl Instance {
         // The other host starts when this arrives there. This one starts when it has.
         // So producers never end before the consumers' window closes, even if a packet is lost.
         send_go_to(&there, AT_ONCE)?;
-        there.iter().for_each(|child| child.wait_until_begun());
+        there.iter().try_for_each(|child| child.wait_until_begun())?;
         send_go_to(&here, now_ns() + RUN_UP_NS)
     }
 }
