@@ -60,7 +60,7 @@ Exit codes:
   4  a mechanism broke its promise in the new record or build
 130  interrupted";
 
-/// Measures every way to pass a message on this machine, compared with the machine's own limits.
+/// Measures every way to pass a message on this machine, and shows each beside its physical bound.
 #[derive(Debug, Parser)]
 #[command(name = "estafette", version, after_help = ALL_EXIT_CODES, max_term_width = 100)]
 pub(crate) struct Args {
@@ -73,16 +73,16 @@ pub(crate) enum Command {
     /// Measure mechanisms and compare them: the main command
     #[command(after_help = EXIT_CODES)]
     Bench(Box<Bench>),
-    /// Be the other host of `bench --to`: run the receiving ends here
+    /// Run the receiving ends for `bench --to` on this host
     #[command(after_help = hosts::PEER_HELP)]
     Peer(Peer),
     /// Measure one mechanism's round trip and print a summary
     #[command(after_help = EXIT_CODES)]
     Ping(Ping),
-    /// Check that mechanisms keep their promises: every kind of case they can run, for a moment each
+    /// Check that mechanisms keep their guarantees: every kind of case they support, for a moment each
     #[command(after_help = EXIT_CODES)]
     Verify(Verify),
-    /// Measure the machine's own limits
+    /// Measure what sets the bounds on this machine: cache lines, copies, wakes, system calls
     Limits(Limits),
     /// List the mechanisms and their guarantees
     List(List),
@@ -118,9 +118,9 @@ pub(crate) struct Bench {
     #[arg(value_name = "SUITE|MECHANISM")]
     pub(crate) what: Vec<String>,
 
-    /// quick: 9 rounds of 15 + 30 ms, and up to 18 more for tables that do not yet detect
-    /// differences of 3 %, if there is time within 55 s; standard: 12 of 100 + 250 ms and more cells; full: 6, by
-    /// count, and in ipc-typed 12 of 100 + 1000 ms
+    /// quick: 9 rounds, each with a warm-up of 15 ms and a window of 30 ms, and up to 18 more for tables
+    /// that do not yet detect differences of 3 %, if there is time within 55 s; standard: more cells, 12
+    /// rounds of 100 + 250 ms; full: 6 rounds of a fixed number of messages (ipc-typed: 12 of 100 + 1000 ms)
     #[arg(long, default_value = "quick", value_name = "quick|standard|full")]
     pub(crate) profile: Profile,
 
@@ -213,7 +213,7 @@ pub(crate) struct Bench {
     #[arg(long, default_value = "estafette-results", value_hint = ValueHint::DirPath, value_name = "DIR")]
     pub(crate) out: PathBuf,
 
-    /// Show the tables in a full screen while they converge; they are printed at the end as ever
+    /// Show the tables in a full screen while they converge; they are printed at the end as usual
     #[arg(long)]
     pub(crate) live: bool,
 
@@ -361,8 +361,8 @@ pub(crate) struct Gate {
     #[arg(value_name = "BASE.json NEW.json|MECHANISM", value_hint = ValueHint::FilePath)]
     pub(crate) what: Vec<String>,
 
-    /// Measure instead of reading records: this program, and an older build of it that is given
-    /// here, in turn, slice by slice, in 36 rounds
+    /// Measure this program and PROGRAM, an older build of it, in alternating slices instead of reading
+    /// records: 36 rounds, and up to 36 more of noisy cases
     #[arg(long, value_name = "PROGRAM", value_hint = ValueHint::FilePath)]
     pub(crate) rerun: Option<PathBuf>,
 

@@ -7,6 +7,17 @@ use std::time::Duration;
 use clap::{Subcommand, ValueEnum, ValueHint};
 use estafette_flow::config::Language;
 
+const RUN_EXIT_CODES: &str = "\
+Exit codes:
+  0  all work is done, or drained
+  2  the pipeline's file is wrong, or a function failed permanently
+130  stopped with messages in flight";
+
+const CHECK_EXIT_CODES: &str = "\
+Exit codes:
+  0  no errors; there may be warnings
+  2  errors, or the file cannot be read";
+
 const RELOAD_EXIT_CODES: &str = "\
 Exit codes:
   0  every instance of the function runs the new code
@@ -22,8 +33,10 @@ pub(crate) struct Flow {
 #[derive(Debug, Subcommand)]
 pub(crate) enum FlowCommand {
     /// Run a pipeline until its work is done; Ctrl-C drains it, a second one stops it
+    #[command(after_help = RUN_EXIT_CODES)]
     Run(FlowRun),
     /// Check a pipeline: report all errors, where they are, and what to do
+    #[command(after_help = CHECK_EXIT_CODES)]
     Check(FlowCheck),
     /// Replace a function's code in a running pipeline, between two batches, and wait until all its
     /// instances run it

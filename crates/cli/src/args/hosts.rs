@@ -18,8 +18,9 @@ Here:
 Where ssh works, nothing is started by hand:
   estafette bench net --to ssh://HOST
 
-Whoever has the token can use the cores and the network of this host for measurements. No file and no
-other program can be reached. docs/between-hosts.md says how this is kept.
+Whoever has the token can use the cores and the network of this host for
+measurements. No file and no other program can be reached. How this is enforced
+is explained in docs/between-hosts.md.
 
 Exit codes:
   0  the session has ended (--stdio, --once)
