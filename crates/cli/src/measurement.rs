@@ -90,8 +90,8 @@ pub(crate) fn measure(
     record.other_load = other_load;
     if let Some(host) = &plan.other_host {
         let end = match measure_peer(host, &mut record, &mut progress, &mut interrupt) {
-            End::Complete => compare_clocks(host, &plan, &mut interrupt),
-            end => Ok(end),
+            Ok(End::Complete) => compare_clocks(host, &plan, &mut interrupt),
+            end => end,
         };
         if !matches!(end, Ok(End::Complete)) {
             progress.finish();
@@ -113,21 +113,31 @@ pub(crate) fn measure(
 
 /// Measures the link to the other host and its load, for the record. What fails is a warning. On the
 /// same machine, this process itself is what the peer sees as the load of others.
-fn measure_peer(host: &OtherHost, record: &mut Record, progress: &mut Progress, interrupt: &mut Interrupt) -> End {
-    let Some(peer) = &mut record.peer else { return End::Complete };
+///
+/// # Errors
+/// If the session has ended.
+fn measure_peer(
+    host: &OtherHost,
+    record: &mut Record,
+    progress: &mut Progress,
+    interrupt: &mut Interrupt,
+) -> Result<End> {
+    let Some(peer) = &mut record.peer else { return Ok(End::Complete) };
     progress.stage("preparing", "the link to the other host");
     let is_same_machine = peer.fingerprint.machine.is_some() && peer.fingerprint == record.fingerprint;
     match host.measure_link(interrupt) {
         Ok(Some(link)) => peer.link = Some(link),
-        Ok(None) => return End::Interrupted,
+        Ok(None) => return Ok(End::Interrupted),
+        Err(error) if host.lost().is_some() => return Err(error),
         Err(error) => progress.message(&format!("warning: the link to the other host is not measured: {error:#}")),
     }
     match host.other_load() {
         Ok(load) => peer.other_load = load.filter(|_| !is_same_machine),
+        Err(error) if host.lost().is_some() => return Err(error),
         Err(error) => progress.message(&format!("warning: the load of the other host is not known: {error:#}")),
     }
     other_load::warning_of_peer(peer.other_load, &peer.address).iter().for_each(|warning| progress.message(warning));
-    End::Complete
+    Ok(End::Complete)
 }
 
 /// Compares the clocks of both hosts, if an open loop needs that.

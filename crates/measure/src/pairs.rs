@@ -13,14 +13,14 @@ use crate::stats::median;
 
 /// An instance that has figures and is not discarded.
 #[derive(Clone, Copy)]
-pub(crate) struct Measured<'a> {
+pub(crate) struct ValidInstance<'a> {
     instance: &'a InstanceRecord,
     pub(crate) figures: &'a Figures,
 }
 
 /// The instances of an entrant that have figures and are not discarded.
-pub(crate) fn valid(record: &Record, entrant: usize) -> impl Iterator<Item = Measured<'_>> {
-    record.instances.iter().filter(move |instance| instance.entrant == entrant).filter_map(Measured::of)
+pub(crate) fn valid(record: &Record, entrant: usize) -> impl Iterator<Item = ValidInstance<'_>> {
+    record.instances.iter().filter(move |instance| instance.entrant == entrant).filter_map(ValidInstance::of)
 }
 
 /// The ln ratio of two entrants in each round that has both. Positive if `b` is better.
@@ -31,8 +31,8 @@ pub fn log_ratios(record: &Record, a: usize, b: usize) -> Vec<f64> {
 
 /// The valid instances of an entrant, by round. The anchor has several in a round, one for each
 /// heat; any other entrant has one.
-fn by_round(record: &Record, entrant: usize) -> BTreeMap<usize, Vec<Measured<'_>>> {
-    let mut rounds: BTreeMap<usize, Vec<Measured<'_>>> = BTreeMap::new();
+fn by_round(record: &Record, entrant: usize) -> BTreeMap<usize, Vec<ValidInstance<'_>>> {
+    let mut rounds: BTreeMap<usize, Vec<ValidInstance<'_>>> = BTreeMap::new();
     for measured in valid(record, entrant) {
         rounds.entry(measured.instance.round).or_default().push(measured);
     }
@@ -40,8 +40,8 @@ fn by_round(record: &Record, entrant: usize) -> BTreeMap<usize, Vec<Measured<'_>
 }
 
 /// The ln ratio of the instances of two entrants in one round. Neither list is empty. `None` if they
-/// cannot be compared: see [`Measured::ratio_to`].
-fn of_round(record: &Record, round: usize, a: &[Measured<'_>], b: &[Measured<'_>]) -> Option<f64> {
+/// cannot be compared: see [`ValidInstance::ratio_to`].
+fn of_round(record: &Record, round: usize, a: &[ValidInstance<'_>], b: &[ValidInstance<'_>]) -> Option<f64> {
     let pairs = || a.iter().flat_map(|a| b.iter().map(move |b| (*a, *b)));
     let of_one_heat: Vec<f64> = pairs().filter(|(a, b)| a.shares_heat(b)).filter_map(|(a, b)| a.ratio_to(b)).collect();
     median(&of_one_heat)
@@ -51,10 +51,10 @@ fn of_round(record: &Record, round: usize, a: &[Measured<'_>], b: &[Measured<'_>
 
 /// The ln ratio of two instances of different heats through an entrant that was measured in both.
 /// `None` if there is no such entrant, or if one of the two was not measured in slices.
-fn through_anchor(record: &Record, round: usize, a: Measured<'_>, b: Measured<'_>) -> Option<f64> {
+fn through_anchor(record: &Record, round: usize, a: ValidInstance<'_>, b: ValidInstance<'_>) -> Option<f64> {
     let (heat_a, heat_b) = (a.instance.heat?, b.instance.heat?);
-    let of_round = record.instances.iter().filter(|instance| instance.round == round).filter_map(Measured::of);
-    let mut in_a: BTreeMap<usize, Measured<'_>> = BTreeMap::new();
+    let of_round = record.instances.iter().filter(|instance| instance.round == round).filter_map(ValidInstance::of);
+    let mut in_a: BTreeMap<usize, ValidInstance<'_>> = BTreeMap::new();
     let mut in_b = Vec::new();
     for measured in of_round {
         match measured.instance.heat {
@@ -67,10 +67,10 @@ fn through_anchor(record: &Record, round: usize, a: Measured<'_>, b: Measured<'_
         .find_map(|anchor_b| Some(a.ratio_to(*in_a.get(&anchor_b.instance.entrant)?)? + anchor_b.ratio_to(b)?))
 }
 
-impl<'a> Measured<'a> {
-    fn of(instance: &'a InstanceRecord) -> Option<Measured<'a>> {
+impl<'a> ValidInstance<'a> {
+    fn of(instance: &'a InstanceRecord) -> Option<ValidInstance<'a>> {
         match &instance.outcome {
-            Outcome::Measured(figures) if figures.discarded.is_none() => Some(Measured { instance, figures }),
+            Outcome::Measured(figures) if figures.discarded.is_none() => Some(ValidInstance { instance, figures }),
             _ => None,
         }
     }
@@ -80,14 +80,14 @@ impl<'a> Measured<'a> {
         self.figures.slices.is_empty() && self.figures.long_turn_ns.is_some()
     }
 
-    fn shares_heat(&self, other: &Measured<'_>) -> bool {
+    fn shares_heat(&self, other: &ValidInstance<'_>) -> bool {
         self.instance.heat.is_some() && self.instance.heat == other.instance.heat
     }
 
     /// The ln ratio of this instance's time to the other's: the median over the laps of their heat.
     /// If they have too few common laps, it is the ratio of their long turns, or of their windows.
     /// `None` if one of the two has to be compared by its long turn, and the other only has slices.
-    fn ratio_to(self, other: Measured<'_>) -> Option<f64> {
+    fn ratio_to(self, other: ValidInstance<'_>) -> Option<f64> {
         if self.shares_heat(&other) {
             let laps: BTreeMap<u64, f64> = other.figures.slices.iter().map(|slice| (slice.lap, slice.ns)).collect();
             let ratios = self.figures.slices.iter().filter_map(|slice| Some((slice.ns / laps.get(&slice.lap)?).ln()));
@@ -99,7 +99,9 @@ impl<'a> Measured<'a> {
                 return Some((a / b).ln());
             }
         }
-        let mixes = |one: Measured<'_>, other: Measured<'_>| one.is_by_long_turn() && !other.figures.slices.is_empty();
+        let mixes = |one: ValidInstance<'_>, other: ValidInstance<'_>| {
+            one.is_by_long_turn() && !other.figures.slices.is_empty()
+        };
         let is_comparable = !mixes(self, other) && !mixes(other, self);
         is_comparable.then(|| (self.figures.metric_ns() / other.figures.metric_ns()).ln())
     }
@@ -144,7 +146,7 @@ pub(crate) mod tests {
     }
 
     fn ratio(a: &InstanceRecord, b: &InstanceRecord) -> f64 {
-        Measured::of(a).unwrap().ratio_to(Measured::of(b).unwrap()).unwrap().exp()
+        ValidInstance::of(a).unwrap().ratio_to(ValidInstance::of(b).unwrap()).unwrap().exp()
     }
 
     #[test]
@@ -172,7 +174,7 @@ pub(crate) mod tests {
             instance
         };
         let compare = |a: &InstanceRecord, b: &InstanceRecord| {
-            let ratio = Measured::of(a).unwrap().ratio_to(Measured::of(b).unwrap());
+            let ratio = ValidInstance::of(a).unwrap().ratio_to(ValidInstance::of(b).unwrap());
             ratio.map(|ln| (ln.exp() * 100.0).round() / 100.0)
         };
         let (sensitive, laps) = (with_long_turn(20.0, &[]), [10.0; MIN_LAPS]);

@@ -6,8 +6,8 @@ use std::os::fd::AsFd;
 use anyhow::{Context, Result};
 use estafette_measure::Registry;
 use estafette_measure::coordinator::Interrupt;
-use estafette_measure::hosts::Link;
-use estafette_measure::hosts::peer::{self, End};
+use estafette_measure::hosts::SessionLink;
+use estafette_measure::hosts::peer::{self, SessionEnd};
 
 use crate::args::Peer;
 use crate::exit::Exit;
@@ -35,16 +35,16 @@ fn stdio(registry: &Registry, args: &Peer) -> Result<Exit> {
     let reader = File::from(std::io::stdin().as_fd().try_clone_to_owned()?);
     let writer = File::from(std::io::stdout().as_fd().try_clone_to_owned()?);
     // The thread that reads ends with the process.
-    let link = Link { reader: Box::new(reader), writer: Box::new(writer), close: Box::new(|| {}) };
+    let link = SessionLink { reader: Box::new(reader), writer: Box::new(writer), close: Box::new(|| {}) };
     let ours = hello().with_addresses(address, client);
     let end = peer::greet(link, &ours)?.serve(registry, address, &mut interrupt)?;
     Ok(exit(end))
 }
 
-fn exit(end: End) -> Exit {
+fn exit(end: SessionEnd) -> Exit {
     match end {
-        End::Complete => Exit::Fine,
-        End::Interrupted => Exit::Interrupted,
+        SessionEnd::Complete => Exit::Fine,
+        SessionEnd::Interrupted => Exit::Interrupted,
     }
 }
 
@@ -88,7 +88,7 @@ mod listening {
             let Some(accepted) = next(&coordinators, &wake, &mut interrupt)? else { return Ok(Exit::Interrupted) };
             let end = serve(registry, accepted, &mut interrupt);
             door.reopen();
-            if end == Some(End::Interrupted) {
+            if end == Some(SessionEnd::Interrupted) {
                 return Ok(Exit::Interrupted);
             }
             if args.once {
@@ -138,7 +138,7 @@ mod listening {
     }
 
     /// Serves a session. `None` if it failed, which is reported.
-    fn serve(registry: &Registry, accepted: Accepted, interrupt: &mut Interrupt) -> Option<End> {
+    fn serve(registry: &Registry, accepted: Accepted, interrupt: &mut Interrupt) -> Option<SessionEnd> {
         let Accepted { greeted, from, at } = accepted;
         report_to_stderr(&format!("session with {from}"));
         match greeted.serve(registry, at, interrupt) {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use estafette_measure::hosts::{Link, OtherHost, remote};
+use estafette_measure::hosts::{OtherHost, SessionLink, remote};
 
 use super::target::{SshTarget, Target};
 use crate::args::ToHost;
@@ -39,7 +39,7 @@ pub(super) fn connect(target: &SshTarget, args: &ToHost) -> Result<OtherHost> {
     let close = Box::new(move || {
         exit(&of_link);
     });
-    let link = Link { reader: Box::new(stdout), writer: Box::new(stdin), close };
+    let link = SessionLink { reader: Box::new(stdout), writer: Box::new(stdin), close };
     let greeted =
         remote::greet(link, &super::hello()).map_err(|error| explain(error, exit(&ssh)).context(name.clone()))?;
     let ours = args.address.or(greeted.peer().address_of_other);

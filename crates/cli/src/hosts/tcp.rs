@@ -80,7 +80,7 @@ fn prepare(stream: &TcpStream) -> Result<()> {
 /// A coordinator that has proved the token and greeted.
 #[derive(Debug)]
 pub(crate) struct Accepted {
-    pub(crate) greeted: peer::Greeted,
+    pub(crate) greeted: peer::GreetedCoordinator,
     /// The coordinator's address.
     pub(crate) from: SocketAddr,
     /// The address of this host at which the measured programs listen.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use estafette_measure::hosts::Link;
+use estafette_measure::hosts::SessionLink;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
@@ -77,7 +77,7 @@ impl ReadDeadline {
 ///
 /// # Errors
 /// If the other side is no peer, does not know the token, or takes too long.
-pub(super) fn connect(stream: TcpStream, token: &Token, deadline: Instant) -> Result<(Link, ReadDeadline)> {
+pub(super) fn connect(stream: TcpStream, token: &Token, deadline: Instant) -> Result<(SessionLink, ReadDeadline)> {
     let config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])?
         .dangerous()
@@ -115,7 +115,7 @@ pub(super) fn accept(
     config: &Arc<ServerConfig>,
     token: &Token,
     deadline: Instant,
-) -> Result<(Link, ReadDeadline)> {
+) -> Result<(SessionLink, ReadDeadline)> {
     let mut connection = ServerConnection::new(Arc::clone(config))?;
     let mut timed = Timed { stream: &stream, deadline };
     while connection.is_handshaking() {
@@ -221,7 +221,7 @@ impl Write for Timed<'_> {
 ///
 /// The lock is never held while a half waits for the network. So neither waits for the other, and both sides
 /// can send much at the same time.
-fn link(connection: Connection, stream: TcpStream, deadline: Instant) -> Result<(Link, ReadDeadline)> {
+fn link(connection: Connection, stream: TcpStream, deadline: Instant) -> Result<(SessionLink, ReadDeadline)> {
     let connection = Arc::new(Mutex::new(connection));
     let deadline = ReadDeadline(Arc::new(Mutex::new(Some(deadline))));
     let reader = Reader {
@@ -233,7 +233,7 @@ fn link(connection: Connection, stream: TcpStream, deadline: Instant) -> Result<
     stream.set_write_timeout(Some(SEND_TIMEOUT))?;
     let writer = Writer { connection, stream: stream.try_clone()? };
     let close = move || drop(stream.shutdown(Shutdown::Both));
-    Ok((Link { reader: Box::new(reader), writer: Box::new(writer), close: Box::new(close) }, deadline))
+    Ok((SessionLink { reader: Box::new(reader), writer: Box::new(writer), close: Box::new(close) }, deadline))
 }
 
 fn locked(connection: &Mutex<Connection>) -> MutexGuard<'_, Connection> {

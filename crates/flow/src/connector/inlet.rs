@@ -46,6 +46,12 @@ impl Inlet {
         Ok(Inlet { member, counters: Arc::clone(counters), stop: Arc::clone(stop), max_message, is_copied })
     }
 
+    /// The counters of its connector.
+    #[cfg(feature = "nats")]
+    pub(super) fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters)
+    }
+
     /// The longest message of its topic, in bytes.
     pub(super) fn max_message(&self) -> usize {
         self.max_message

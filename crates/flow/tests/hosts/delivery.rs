@@ -1,5 +1,8 @@
 //! Messages cross hosts: at most once and at least once, to queues.
 
+use estafette_flow::config::SourceKind;
+use estafette_ipc::WaitMode;
+
 use crate::client::{Client, Received};
 use crate::ground::{Ground, numbers, until};
 use crate::runner::tests;
@@ -16,6 +19,7 @@ tests![
     another_program_sees_the_messages_with_their_headers,
     without_message_ids_another_program_sees_the_messages_alone,
     another_program_sees_a_batch_as_one_message,
+    a_message_that_the_server_no_longer_accepts_is_dropped_and_counted,
     a_malformed_batch_is_dropped_and_counted_at_most_once,
     a_malformed_batch_is_a_dead_letter_at_least_once,
     a_consumer_that_is_ahead_of_its_stream_is_made_anew,
@@ -279,6 +283,38 @@ fn another_program_sees_a_batch_as_one_message() {
     let second = client.next();
     assert_eq!(second.payload, b"000002");
     assert!(second.headers.contains(":3\r\n") && !second.headers.contains("Estafette-Batch"), "{}", second.headers);
+}
+
+fn a_message_that_the_server_no_longer_accepts_is_dropped_and_counted() {
+    let Some(mut server) = Server::start("") else { return };
+    let ground = Ground::new(&from_file(", max_message: 200KiB"), &server);
+    ground.write("in.txt", numbers(0));
+    let mut sender = None;
+    let edge = ground.run_changed(
+        "edge",
+        |part| part.sources.iter_mut().filter(|it| it.name == "in").for_each(|it| it.kind = SourceKind::External),
+        |supervisor| sender = Some(supervisor.external_source("in").unwrap().sender(WaitMode::Block).unwrap()),
+    );
+    server.kill();
+    edge.until_problem("nats:raw", "NATS server");
+    server.configure("max_payload: 65536\n");
+    server.run();
+    edge.until_good("nats:raw");
+    let mut client = Client::connect(server.port());
+    client.send("SUB t.raw 1\r\n");
+    server.until_subscribed("t.raw", 1);
+    let mut sender = sender.unwrap();
+    sender.send(&[7; 100_000]).unwrap();
+    sender.send(b"short").unwrap();
+    assert_eq!(client.next().payload, b"short");
+    until(|| {
+        let status = edge.remote.status()?;
+        status.connectors.iter().any(|it| it.name == "nats:raw" && it.dropped == 1).then_some(())
+    });
+    sender.send(b"another").unwrap();
+    edge.until_good("nats:raw");
+    drop(sender);
+    edge.finished();
 }
 
 fn a_malformed_batch_is_dropped_and_counted_at_most_once() {

@@ -4,7 +4,7 @@
 //! `frame` writes and reads packets over any byte stream, and `packet` has their types. `remote` is the
 //! coordinator's side, with `remote_process` for a child there. `peer` is the side that serves it,
 //! `load` watches how busy its host is, and `clock` compares its clock with this one. This module knows
-//! neither TLS nor ssh: whoever opens a session brings its byte stream as a [`Link`], and has checked who
+//! neither TLS nor ssh: whoever opens a session brings its byte stream as a [`SessionLink`], and has checked who
 //! is at its other end.
 //!
 //! The measured messages do not pass through the session. The ends connect to each other directly.
@@ -31,7 +31,7 @@ pub use self::remote::OtherHost;
 pub const TOKEN_VARIABLE: &str = "ESTAFETTE_TOKEN";
 
 /// A connection to the other host, as two halves that two threads use at the same time.
-pub struct Link {
+pub struct SessionLink {
     /// Receives bytes. Blocks until there are some; 0 bytes are the end of the session.
     pub reader: Box<dyn Read + Send>,
     /// Sends bytes. Blocks while the other host does not receive.
@@ -40,9 +40,9 @@ pub struct Link {
     pub close: Box<dyn FnOnce() + Send>,
 }
 
-impl fmt::Debug for Link {
+impl fmt::Debug for SessionLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Link")
+        f.write_str("SessionLink")
     }
 }
 

@@ -12,6 +12,7 @@
 //! | `child` with `go`, then `probe` | `began`, then `probe` |
 //! | `kill` | `ended` |
 //! | `end` | |
+//! | any | `refused`, and the session has ended |
 
 use std::net::IpAddr;
 
@@ -19,7 +20,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use super::clock::ClockPort;
-use super::{HostLoad, Link, frame};
+use super::{HostLoad, SessionLink, frame};
 use crate::fingerprint::Fingerprint;
 use crate::limits::link::Ports;
 use crate::protocol::{self, Assignment, ToChild, ToCoordinator};
@@ -147,7 +148,7 @@ pub(super) enum ToPeer {
 #[serde(rename_all = "snake_case")]
 pub(super) enum FromPeer {
     Hello(Box<Hello>),
-    /// There is no session, or no longer. The reason is for the user.
+    /// The peer refuses the session, or ends it because of an error. The reason is for the user.
     Refused {
         reason: String,
     },
@@ -201,7 +202,7 @@ pub(crate) struct Ended {
 ///
 /// # Errors
 /// When the peer refuses, is no peer, or has another version.
-pub(super) fn greet(link: &mut Link, ours: &Hello) -> Result<Hello> {
+pub(super) fn greet(link: &mut SessionLink, ours: &Hello) -> Result<Hello> {
     // If this fails, what the other side has sent says more.
     let sent = frame::write(&mut link.writer, &ToPeer::Hello(Box::new(ours.clone()))).context("greeting the peer");
     match frame::read(&mut link.reader).context("waiting for the greeting of the peer")? {
@@ -220,7 +221,7 @@ pub(super) fn greet(link: &mut Link, ours: &Hello) -> Result<Hello> {
 ///
 /// # Errors
 /// When the coordinator is no coordinator or has another version.
-pub(super) fn receive_greeting(link: &mut Link, ours: &Hello) -> Result<Hello> {
+pub(super) fn receive_greeting(link: &mut SessionLink, ours: &Hello) -> Result<Hello> {
     match frame::read(&mut link.reader).context("waiting for the greeting of the coordinator")? {
         Some(ToPeer::Hello(theirs)) => {
             if let Err(error) = theirs.check(ours, "the coordinator") {
@@ -238,7 +239,7 @@ pub(super) fn receive_greeting(link: &mut Link, ours: &Hello) -> Result<Hello> {
 }
 
 /// Refuses a session. `reason` is for the user and names the remedy.
-pub fn refuse(link: &mut Link, reason: &str) {
+pub fn refuse(link: &mut SessionLink, reason: &str) {
     // Its greeting is read first: closing a socket with unread data would discard the answer.
     let _ = frame::read::<ToPeer>(&mut link.reader);
     // An error is ignored: the coordinator has gone.

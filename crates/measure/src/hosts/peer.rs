@@ -25,7 +25,7 @@ use rustix::io::Errno;
 use super::clock::ClockServer;
 use super::load::LoadWatch;
 use super::packet::{self, Ended, FromPeer, ToPeer};
-use super::{Hello, HostLoad, Link, frame};
+use super::{Hello, HostLoad, SessionLink, frame};
 use crate::admission::can_run;
 use crate::case::{Case, Place, Role};
 use crate::clock::now_ns;
@@ -49,7 +49,7 @@ const CLOSING_INTERVAL: Duration = Duration::from_millis(2);
 
 /// How a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum SessionEnd {
     /// The coordinator ended it.
     Complete,
     /// The user of this host interrupted it.
@@ -58,8 +58,8 @@ pub enum End {
 
 /// A greeted coordinator, before the session begins.
 #[derive(Debug)]
-pub struct Greeted {
-    link: Link,
+pub struct GreetedCoordinator {
+    link: SessionLink,
 }
 
 /// Greets the coordinator at the other end of `link`. Blocks until it does: the link's reader has a
@@ -67,9 +67,9 @@ pub struct Greeted {
 ///
 /// # Errors
 /// When the other side is no coordinator or has another version.
-pub fn greet(mut link: Link, ours: &Hello) -> Result<Greeted> {
+pub fn greet(mut link: SessionLink, ours: &Hello) -> Result<GreetedCoordinator> {
     match packet::receive_greeting(&mut link, ours) {
-        Ok(_) => Ok(Greeted { link }),
+        Ok(_) => Ok(GreetedCoordinator { link }),
         Err(error) => {
             (link.close)();
             Err(error)
@@ -77,15 +77,15 @@ pub fn greet(mut link: Link, ours: &Hello) -> Result<Greeted> {
     }
 }
 
-impl Greeted {
+impl GreetedCoordinator {
     /// Serves the session until it ends. `address` is the one at which the children listen. Call it in
     /// a thread that lives as long as the session: the children end with it.
     ///
     /// # Errors
     /// When the coordinator breaks the protocol, the connection fails, or this host lacks a resource.
-    pub fn serve(self, registry: &Registry, address: IpAddr, interrupt: &mut Interrupt) -> Result<End> {
-        let Greeted { link: Link { reader, writer, close } } = self;
-        let served = Session::new(registry, address, reader, writer).and_then(|mut session| {
+    pub fn serve(self, registry: &Registry, address: IpAddr, interrupt: &mut Interrupt) -> Result<SessionEnd> {
+        let GreetedCoordinator { link: SessionLink { reader, writer, close } } = self;
+        let served = PeerSession::new(registry, address, reader, writer).and_then(|mut session| {
             let served = session.serve(interrupt);
             if let Err(error) = &served {
                 // An error means that the connection has failed, which the coordinator sees too.
@@ -106,7 +106,7 @@ enum Event {
     Failed(anyhow::Error),
 }
 
-struct Session<'a> {
+struct PeerSession<'a> {
     registry: &'a Registry,
     address: IpAddr,
     cpus: Vec<usize>,
@@ -124,9 +124,9 @@ struct Session<'a> {
     scratch: Scratch,
 }
 
-impl fmt::Debug for Session<'_> {
+impl fmt::Debug for PeerSession<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").field("children", &self.children.keys()).finish_non_exhaustive()
+        f.debug_struct("PeerSession").field("children", &self.children.keys()).finish_non_exhaustive()
     }
 }
 
@@ -158,13 +158,13 @@ impl Hosted {
     }
 }
 
-impl<'a> Session<'a> {
+impl<'a> PeerSession<'a> {
     fn new(
         registry: &'a Registry,
         address: IpAddr,
         reader: Box<dyn Read + Send>,
         writer: Box<dyn Write + Send>,
-    ) -> Result<Session<'a>> {
+    ) -> Result<PeerSession<'a>> {
         adopt_strays();
         let scratch = Scratch::new()?;
         let (wake, waker) = UnixStream::pair().context("making a socket")?;
@@ -176,13 +176,25 @@ impl<'a> Session<'a> {
         let cpus = available_cpus();
         let load = LoadWatch::start(&cpus, &cpus);
         let children = BTreeMap::new();
-        Ok(Session { registry, address, cpus, writer, events, wake, children, link: None, clock: None, load, scratch })
+        Ok(PeerSession {
+            registry,
+            address,
+            cpus,
+            writer,
+            events,
+            wake,
+            children,
+            link: None,
+            clock: None,
+            load,
+            scratch,
+        })
     }
 
-    fn serve(&mut self, interrupt: &mut Interrupt) -> Result<End> {
+    fn serve(&mut self, interrupt: &mut Interrupt) -> Result<SessionEnd> {
         loop {
             if interrupt.is_requested() {
-                return Ok(End::Interrupted);
+                return Ok(SessionEnd::Interrupted);
             }
             let readable = self.wait(interrupt)?;
             for id in readable {
@@ -193,7 +205,7 @@ impl<'a> Session<'a> {
             while !interrupt.is_requested() {
                 match self.events.try_recv() {
                     Ok(Event::Packet(ToPeer::End {}) | Event::Closed) | Err(TryRecvError::Disconnected) => {
-                        return Ok(End::Complete);
+                        return Ok(SessionEnd::Complete);
                     }
                     Ok(Event::Packet(packet)) => self.handle(packet)?,
                     Ok(Event::Failed(error)) => return Err(error),

@@ -23,15 +23,15 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use super::clock::{ClockProbe, Offset};
 use super::packet::{self, FromPeer, ToPeer};
 use super::remote_process::{Child, RemoteProcess, forward};
-use super::{Hello, Link, frame};
+use super::{Hello, SessionLink, frame};
 use crate::coordinator::Interrupt;
 use crate::limits;
 use crate::pace::LinkEstimate;
 use crate::protocol::Assignment;
 use crate::record::Peer;
 
-/// How long the peer may take to answer a ping, or to end a child.
-pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the peer may take to answer a request, or to confirm the start or the end of a child.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a wait looks whether the user has interrupted or the session has ended.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
 /// The maximum number of answers that wait to be read. Requests are made one after the other.
@@ -43,9 +43,11 @@ const PINGS: u64 = 5;
 
 /// A greeted peer, before the session has its threads.
 #[derive(Debug)]
-pub struct Greeted {
-    link: Link,
+pub struct GreetedPeer {
+    link: SessionLink,
     theirs: Hello,
+    /// How long the peer may take to answer.
+    pub(super) answer_timeout: Duration,
 }
 
 /// Greets the peer at the other end of `link`. Blocks until it answers: the link's reader has a
@@ -53,9 +55,9 @@ pub struct Greeted {
 ///
 /// # Errors
 /// When the peer refuses, is no peer, or has another version.
-pub fn greet(mut link: Link, ours: &Hello) -> Result<Greeted> {
+pub fn greet(mut link: SessionLink, ours: &Hello) -> Result<GreetedPeer> {
     match packet::greet(&mut link, ours) {
-        Ok(theirs) => Ok(Greeted { link, theirs }),
+        Ok(theirs) => Ok(GreetedPeer { link, theirs, answer_timeout: ANSWER_TIMEOUT }),
         Err(error) => {
             (link.close)();
             Err(error)
@@ -63,7 +65,7 @@ pub fn greet(mut link: Link, ours: &Hello) -> Result<Greeted> {
     }
 }
 
-impl Greeted {
+impl GreetedPeer {
     /// The peer's description of itself.
     pub fn peer(&self) -> &Hello {
         &self.theirs
@@ -75,8 +77,13 @@ impl Greeted {
     /// # Errors
     /// When the peer does not answer.
     pub fn start(self, address: IpAddr, name: String) -> Result<OtherHost> {
-        let Greeted { link: Link { mut reader, writer, close }, theirs } = self;
-        let shared = Arc::new(Shared { writer: Mutex::new(writer), children: Mutex::default(), lost: OnceLock::new() });
+        let GreetedPeer { link: SessionLink { mut reader, writer, close }, theirs, answer_timeout } = self;
+        let shared = Arc::new(SessionState {
+            writer: Mutex::new(writer),
+            children: Mutex::default(),
+            lost: OnceLock::new(),
+            answer_timeout,
+        });
         let (answer, answers) = sync_channel(MAX_ANSWERS);
         let of_reader = Arc::clone(&shared);
         let reading = thread::Builder::new().spawn(move || {
@@ -94,7 +101,7 @@ impl Greeted {
         });
         let reading = reading.context("starting a thread")?;
         let Hello { tool, commit, fingerprint, address: listens_at, .. } = theirs;
-        let mut session = Session {
+        let mut session = CoordinatorSession {
             shared,
             answers: Mutex::new(answers),
             address,
@@ -116,7 +123,7 @@ impl Greeted {
 
 /// The other host of a run. Clones share the session, which ends with the last of them.
 #[derive(Clone, Debug)]
-pub struct OtherHost(Arc<Session>);
+pub struct OtherHost(Arc<CoordinatorSession>);
 
 impl OtherHost {
     /// The other host, for the record.
@@ -258,8 +265,8 @@ impl OtherHost {
     }
 }
 
-struct Session {
-    shared: Arc<Shared>,
+struct CoordinatorSession {
+    shared: Arc<SessionState>,
     /// The peer's answers to this side's requests.
     answers: Mutex<Receiver<FromPeer>>,
     /// The address at which children on this host listen.
@@ -277,22 +284,28 @@ struct Session {
     reading: Option<JoinHandle<()>>,
 }
 
-impl fmt::Debug for Session {
+impl fmt::Debug for CoordinatorSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").field("peer", &self.peer).finish_non_exhaustive()
+        f.debug_struct("CoordinatorSession").field("peer", &self.peer).finish_non_exhaustive()
     }
 }
 
-impl Session {
+impl CoordinatorSession {
     /// Sends a packet and waits for the answer. `None` if it is cancelled; the session then has no
     /// further request.
     fn request(&self, packet: &ToPeer, is_cancelled: impl FnMut() -> bool) -> Result<Option<FromPeer>> {
         let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.shared.lost.get().is_some() {
+            return Err(self.shared.ended());
+        }
         self.shared.send(packet)?;
-        let deadline = Instant::now() + ANSWER_TIMEOUT;
+        let deadline = self.shared.answer_deadline();
         wait_for(&answers, Some(deadline), is_cancelled).map_err(|missing| {
             // The answer may still come, and would then belong to the next request.
-            self.shared.lose(missing.of_peer());
+            match missing {
+                Missing::Late => self.shared.unanswered("a request"),
+                Missing::Ended => self.shared.lose(String::from("the connection was closed")),
+            }
             self.shared.ended()
         })
     }
@@ -323,22 +336,6 @@ enum Missing {
     Ended,
 }
 
-impl Missing {
-    /// As the reason why a session has ended.
-    fn of_peer(self) -> String {
-        match self {
-            Missing::Late => unanswered("a request"),
-            Missing::Ended => String::from("the connection was closed"),
-        }
-    }
-}
-
-/// That the peer did not answer something in time, with the remedy.
-pub(super) fn unanswered(what: &str) -> String {
-    let seconds = ANSWER_TIMEOUT.as_secs();
-    format!("the peer did not answer {what} within {seconds} s: check the network, and whether that host is overloaded")
-}
-
 /// Waits for a value that another thread sends. `None` if it is cancelled.
 ///
 /// # Errors
@@ -363,7 +360,7 @@ fn wait_for<T>(
     }
 }
 
-impl Drop for Session {
+impl Drop for CoordinatorSession {
     fn drop(&mut self) {
         // An error means that the session has ended already.
         let _ = self.shared.send(&ToPeer::End {});
@@ -378,14 +375,16 @@ impl Drop for Session {
 }
 
 /// What the threads of a session share.
-pub(super) struct Shared {
+pub(super) struct SessionState {
     writer: Mutex<Box<dyn Write + Send>>,
     children: Mutex<HashMap<u64, Arc<Child>>>,
     /// Why the session has ended.
     pub(super) lost: OnceLock<String>,
+    /// How long the peer may take to answer a request, or to confirm the start or the end of a child.
+    answer_timeout: Duration,
 }
 
-impl Shared {
+impl SessionState {
     pub(super) fn children(&self) -> MutexGuard<'_, HashMap<u64, Arc<Child>>> {
         self.children.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -400,6 +399,19 @@ impl Shared {
             self.lose(format!("{error:#}"));
             self.ended()
         })
+    }
+
+    /// Until when the peer may answer what it is asked now.
+    pub(super) fn answer_deadline(&self) -> Instant {
+        Instant::now() + self.answer_timeout
+    }
+
+    /// Ends the session, because the peer did not answer something in time.
+    pub(super) fn unanswered(&self, what: &str) {
+        let seconds = self.answer_timeout.as_secs();
+        self.lose(format!(
+            "the peer did not answer {what} within {seconds} s: check the network, and whether that host is overloaded"
+        ));
     }
 
     /// The error of what needs a session that has ended.
@@ -453,10 +465,11 @@ impl Shared {
 pub(super) fn dispatch_in_test(packet: FromPeer) {
     let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
     let (_ours, theirs) = pair.expect("a socket pair");
-    let shared = Shared {
+    let shared = SessionState {
         writer: Mutex::new(Box::new(std::io::sink())),
         children: Mutex::new(HashMap::from([(7, Arc::new(Child::new(7, theirs)))])),
         lost: OnceLock::new(),
+        answer_timeout: ANSWER_TIMEOUT,
     };
     let _ = shared.dispatch(packet, &sync_channel(1).0);
 }

@@ -12,7 +12,7 @@ use anyhow::Result;
 
 use super::HostLoad;
 use super::packet::{Ended, ToPeer};
-use super::remote::{ANSWER_TIMEOUT, LOOK, Shared, unanswered};
+use super::remote::{LOOK, SessionState};
 use super::report::is_possible;
 use crate::protocol::{self, ToChild, ToCoordinator};
 
@@ -112,7 +112,7 @@ fn publication_size(packet: &ToCoordinator) -> usize {
 }
 
 /// Sends the packets for a child to the other host, until the coordinator closes its end.
-pub(super) fn forward(child: &Child, shared: &Shared) {
+pub(super) fn forward(child: &Child, shared: &SessionState) {
     loop {
         let sent = match protocol::receive::<ToChild>(&child.theirs) {
             Ok(Some((packet, descriptors))) if descriptors.is_empty() => {
@@ -138,7 +138,7 @@ pub(super) fn forward(child: &Child, shared: &Shared) {
 /// The process of a child on the other host. It is ended when this is dropped.
 pub(crate) struct RemoteProcess {
     child: Arc<Child>,
-    shared: Arc<Shared>,
+    shared: Arc<SessionState>,
 }
 
 impl fmt::Debug for RemoteProcess {
@@ -148,7 +148,7 @@ impl fmt::Debug for RemoteProcess {
 }
 
 impl RemoteProcess {
-    pub(super) fn new(child: Arc<Child>, shared: Arc<Shared>) -> RemoteProcess {
+    pub(super) fn new(child: Arc<Child>, shared: Arc<SessionState>) -> RemoteProcess {
         RemoteProcess { child, shared }
     }
 
@@ -168,8 +168,8 @@ impl RemoteProcess {
     /// # Errors
     /// When the session ends before that. The session ends if the other host does not confirm it in time.
     pub(crate) fn wait_until_begun(&self) -> Result<()> {
-        if !self.wait(Instant::now() + ANSWER_TIMEOUT, |stage| !matches!(stage, Stage::Opening)) {
-            self.shared.lose(unanswered("the start of a child"));
+        if !self.wait(self.shared.answer_deadline(), |stage| !matches!(stage, Stage::Opening)) {
+            self.shared.unanswered("the start of a child");
             return Err(self.shared.ended());
         }
         Ok(())
@@ -196,8 +196,8 @@ impl RemoteProcess {
         }
         // Nobody reads its packets any more. The session's reader must not wait for that.
         self.child.close();
-        if !self.wait(Instant::now() + ANSWER_TIMEOUT, |stage| matches!(stage, Stage::Ended(_))) {
-            self.shared.lose(unanswered("the end of a child"));
+        if !self.wait(self.shared.answer_deadline(), |stage| matches!(stage, Stage::Ended(_))) {
+            self.shared.unanswered("the end of a child");
         }
     }
 

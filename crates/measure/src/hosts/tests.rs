@@ -4,13 +4,14 @@ use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpListener, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::Result;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::packet::{FromPeer, ToPeer};
-use super::{Hello, HostLoad, Link, OtherHost, frame, peer, remote};
+use super::{Hello, HostLoad, OtherHost, SessionLink, frame, peer, remote};
 use crate::Registry;
 use crate::case::Role;
 use crate::coordinator::Interrupt;
@@ -18,10 +19,10 @@ use crate::protocol::{Assignment, ToChild, ToCoordinator};
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-fn link(stream: UnixStream) -> Link {
+fn link(stream: UnixStream) -> SessionLink {
     let [reader, writer] = [stream.try_clone().unwrap(), stream.try_clone().unwrap()];
     let close = move || drop(stream.shutdown(Shutdown::Both));
-    Link { reader: Box::new(reader), writer: Box::new(writer), close: Box::new(close) }
+    SessionLink { reader: Box::new(reader), writer: Box::new(writer), close: Box::new(close) }
 }
 
 fn hello() -> Value {
@@ -30,7 +31,7 @@ fn hello() -> Value {
 
 /// Sends these packets to a peer that has no mechanism, after a greeting. Returns how the session ended, and what the
 /// peer sent.
-fn against_peer(hello: &Value, packets: &[Value]) -> (Result<peer::End>, Vec<FromPeer>) {
+fn against_peer(hello: &Value, packets: &[Value]) -> (Result<peer::SessionEnd>, Vec<FromPeer>) {
     let (mut ours, theirs) = UnixStream::pair().unwrap();
     let serving = thread::spawn(move || {
         let greeted = peer::greet(link(theirs), &Hello::of_this_host(None))?;
@@ -72,7 +73,7 @@ fn a_peer_starts_nothing_but_consumers_of_its_own_mechanisms() {
         (start("consumer:0", "other-core"), "only cases between two hosts"),
     ] {
         let (end, answers) = against_peer(&hello(), &[packet]);
-        assert_eq!(end.unwrap(), peer::End::Complete);
+        assert_eq!(end.unwrap(), peer::SessionEnd::Complete);
         let [
             FromPeer::Hello(_),
             FromPeer::Child { id: 7, packet: ToCoordinator::Failed { error } },
@@ -118,7 +119,7 @@ fn a_peer_answers_with_its_clock_until_the_session_ends() {
     request.write_all(&[0]).unwrap();
     assert_eq!(host.clock_offset(&mut interrupt).unwrap(), None);
     drop(host);
-    assert_eq!(serving.join().unwrap().unwrap(), peer::End::Complete);
+    assert_eq!(serving.join().unwrap().unwrap(), peer::SessionEnd::Complete);
     let (_, answers) = against_peer(&hello(), &[json!({"open_clock": {}}), json!({"open_clock": {}})]);
     let [FromPeer::Hello(_), FromPeer::ClockPort { port: first }, FromPeer::ClockPort { port: second }] = answers[..]
     else {
@@ -133,7 +134,7 @@ fn packets_for_unknown_children_are_ignored_and_pings_are_answered() {
     let packets =
         [go, json!({"kill": {"id": 9}}), json!({"probe": {}}), json!({"ping": {"number": 5}}), json!({"load": {}})];
     let (end, answers) = against_peer(&hello(), &[&packets[..], &[json!({"end": {}})]].concat());
-    assert_eq!(end.unwrap(), peer::End::Complete);
+    assert_eq!(end.unwrap(), peer::SessionEnd::Complete);
     let [FromPeer::Hello(_), FromPeer::Pong { number: 5 }, FromPeer::Load { load }] = answers[..] else {
         panic!("{answers:?}")
     };
@@ -256,7 +257,19 @@ fn the_coordinator_sees_packets_of_a_child_and_its_end_in_order() {
 }
 
 /// A session with a peer that answers pings, and each other packet with what `answer` returns.
-fn against(mut answer: impl FnMut(ToPeer) -> Vec<Value> + Send + 'static) -> OtherHost {
+fn against(answer: impl FnMut(ToPeer) -> Vec<Value> + Send + 'static) -> OtherHost {
+    greeted(answer).start(HERE, String::from("tcp://box:1")).unwrap()
+}
+
+/// The same with a peer that answers nothing but pings, for which the coordinator does not wait long.
+fn against_silence() -> OtherHost {
+    let mut greeted = greeted(|_| vec![]);
+    greeted.answer_timeout = Duration::from_secs(2);
+    greeted.start(HERE, String::from("tcp://box:1")).unwrap()
+}
+
+/// The same before the session begins.
+fn greeted(mut answer: impl FnMut(ToPeer) -> Vec<Value> + Send + 'static) -> remote::GreetedPeer {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     thread::spawn(move || {
         while let Ok(Some(packet)) = frame::read::<ToPeer>(&mut theirs) {
@@ -274,8 +287,51 @@ fn against(mut answer: impl FnMut(ToPeer) -> Vec<Value> + Send + 'static) -> Oth
             }
         }
     });
+    remote::greet(link(ours), &Hello::of_this_host(None)).unwrap()
+}
+
+#[test]
+fn a_peer_that_does_not_answer_in_time_ends_the_session() {
+    let host = against_silence();
+    let error = format!("{:#}", host.other_load().unwrap_err());
+    assert!(error.contains("did not answer a request within") && error.contains("check the network"), "{error}");
+    // A late answer would belong to another request.
+    assert_eq!(format!("{:#}", host.other_load().unwrap_err()), error);
+}
+
+#[test]
+fn a_child_whose_start_or_end_is_not_confirmed_ends_the_session() {
+    let assignment = || serde_json::from_value(assignment("consumer:0", "other-host")).unwrap();
+    let host = against_silence();
+    let (_socket, process) = host.start(assignment()).unwrap();
+    let error = format!("{:#}", process.wait_until_begun().unwrap_err());
+    assert!(error.contains("did not answer the start of a child"), "{error}");
+    let host = against_silence();
+    let (_socket, process) = host.start(assignment()).unwrap();
+    process.kill();
+    assert!(host.lost().unwrap().contains("did not answer the end of a child"), "{:?}", host.lost());
+}
+
+#[test]
+fn the_reason_of_a_peer_that_ends_the_session_is_reported() {
+    let host = against(|_| vec![json!({"refused": {"reason": "no address"}})]);
+    let error = format!("{:#}", host.other_load().unwrap_err());
+    assert!(error.contains("the peer ended it: no address"), "{error}");
+    // A peer whose address belongs to another host.
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let elsewhere = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+    let serving = thread::spawn(move || {
+        let mut hello = Hello::of_this_host(None);
+        hello.address = Some(HERE);
+        let greeted = peer::greet(link(theirs), &hello)?;
+        greeted.serve(&Registry::new(), elsewhere, &mut Interrupt::install()?)
+    });
     let greeted = remote::greet(link(ours), &Hello::of_this_host(None)).unwrap();
-    greeted.start(HERE, String::from("tcp://box:1")).unwrap()
+    let host = greeted.start(HERE, String::from("tcp://box:1")).unwrap();
+    let (mut interrupt, _request) = Interrupt::of_test();
+    let error = host.clock_offset(&mut interrupt).unwrap_err();
+    assert!(format!("{error:#}").contains("the peer ended it: "), "{error:#}");
+    assert!(serving.join().unwrap().is_err());
 }
 
 #[test]
@@ -312,7 +368,8 @@ fn a_peer_that_answers_what_it_was_not_asked_is_given_up() {
 #[test]
 fn an_answer_about_something_else_is_no_clock() {
     let host = against(|_| vec![json!({"pong": {"number": 0}})]);
-    let error = host.clock_offset(&mut Interrupt::of_test().0).unwrap_err();
+    let (mut interrupt, _request) = Interrupt::of_test();
+    let error = host.clock_offset(&mut interrupt).unwrap_err();
     assert!(error.to_string().contains("answered a question about its clock"), "{error}");
 }
 

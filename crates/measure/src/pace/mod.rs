@@ -22,8 +22,8 @@ use anyhow::{Result, bail};
 pub(crate) use self::feedback::{ConsumerEnd, Feedback, ReportPort, Reports, StreamProgress};
 use self::search::{RateSearch, Slice};
 pub use self::timing::LinkEstimate;
+use self::timing::Timing;
 pub(crate) use self::timing::message_loss;
-use self::timing::{Link, Timing};
 use crate::clock::now_ns;
 
 /// The maximum share of lost messages, beyond what a link between hosts loses. At a higher loss the
@@ -42,8 +42,11 @@ const ALLOWED_BACKLOG: f64 = 96.0;
 const GRACE: Duration = Duration::from_micros(1_500);
 /// By how many standard deviations more may be lost than on average.
 const LOSS_DEVIATIONS: f64 = 4.0;
-/// The number of messages after which the loss in a window is judged on one host without an allowance for chance.
-const JUDGED_MESSAGES: f64 = 5_000.0;
+/// The number of messages after which the loss in a window is judged on one host without an allowance for chance. Half of
+/// the allowed loss then looks like too much in two of a thousand cases.
+const JUDGED_MESSAGES: f64 = 20_000.0;
+/// The least number of lost messages by which a rate is lowered before that.
+const MIN_LOST: f64 = 3.0;
 /// By how much a producer that was late may catch up, in nanoseconds.
 const MAX_CATCH_UP_NS: u64 = 2_500_000;
 /// The longest wait for a message to another host, in nanoseconds.
@@ -81,8 +84,6 @@ pub(crate) struct Pacer {
     consumers: Vec<ConsumerReports>,
     search: RateSearch,
     timing: Timing,
-    /// `None` on one host.
-    link: Option<Link>,
     due_ns: f64,
     slice_ends_ns: u64,
     slice_began_ns: u64,
@@ -104,7 +105,6 @@ impl Pacer {
                 .collect(),
             search: RateSearch::new(),
             timing: Timing::SAME_HOST,
-            link: None,
             due_ns: 0.0,
             slice_ends_ns: 0,
             slice_began_ns: 0,
@@ -116,12 +116,7 @@ impl Pacer {
 
     /// The same, if the consumers are on another host. `bytes` is the length of a message.
     pub(crate) fn over_link(self, link: &LinkEstimate, bytes: usize) -> Pacer {
-        Pacer {
-            search: RateSearch::from(link.first_rate(bytes)),
-            timing: Timing::between_hosts(link, bytes),
-            link: Some(Link::new(link, bytes)),
-            ..self
-        }
+        Pacer { search: RateSearch::from(link.first_rate(bytes)), timing: Timing::between_hosts(link, bytes), ..self }
     }
 
     /// Waits until the next message is due. A producer that is late catches up by at most
@@ -132,7 +127,7 @@ impl Pacer {
             return;
         }
         let mut now = now_ns();
-        let wait_ns = if self.link.is_some() { (1.0 / rate).min(MAX_WAIT_NS) } else { 1.0 / rate };
+        let wait_ns = if self.timing.link.is_some() { (1.0 / rate).min(MAX_WAIT_NS) } else { 1.0 / rate };
         self.due_ns = (self.due_ns + wait_ns).max(now.saturating_sub(MAX_CATCH_UP_NS) as f64);
         while (now as f64) < self.due_ns {
             if self.yields {
@@ -181,9 +176,10 @@ impl Pacer {
         let before_end = |ns: u64| ends_ns.saturating_sub(ns);
         let slice = (sent - self.sent_before) as f64;
         let slice_ns = (now - self.slice_began_ns) as f64;
-        let backlog = self.backlog(slice, sent, self.link.map_or(u64::MAX, |link| before_end(link.empty_ns)));
+        let backlog = self.backlog(slice, sent, self.timing.link.map_or(u64::MAX, |link| before_end(link.empty_ns)));
         let is_too_fast = self.was_lossy() || backlog.is_too_much;
-        let is_warming_up = warm_up_left_ns > 0 && self.link.is_none_or(|link| now_ns() < before_end(link.reserve_ns));
+        let is_warming_up =
+            warm_up_left_ns > 0 && self.timing.link.is_none_or(|link| now_ns() < before_end(link.reserve_ns));
         if !backlog.is_known && !is_too_fast {
             self.search.finish();
         } else if self.require_reports().is_ok() {
@@ -199,7 +195,7 @@ impl Pacer {
 
     /// Lowers the rate if too much is lost after the search.
     fn judge_window(&mut self, now: u64, sent: u64) {
-        let Some(link) = self.link else {
+        let Some(link) = self.timing.link else {
             if self.is_clearly_lossy() {
                 self.slow_down((self.slice_began_ns, self.sent_before), now, sent);
             }
@@ -222,7 +218,7 @@ impl Pacer {
         }
     }
 
-    /// Lowers the rate, which is at most that since a time with a number of sent messages.
+    /// Lowers the rate by a step. What was sent since a time with a number of sent messages only matters at full speed.
     fn slow_down(&mut self, (began_ns, sent_before): (u64, u64), now: u64, sent: u64) {
         let offered = (sent - sent_before) as f64 / (now - began_ns) as f64;
         self.search.step(Slice { offered, arrived: offered, is_too_fast: true }, false);
@@ -240,7 +236,7 @@ impl Pacer {
         let allowed = slice * MAX_BACKLOG;
         let is_too_much = in_time.iter().any(|&next| sent.saturating_sub(next) as f64 > ALLOWED_BACKLOG + allowed);
         // Behind a slow link, slices have few messages.
-        let Some(link) = self.link else { return Backlog { is_too_much, late: 0.0, is_known: true } };
+        let Some(link) = self.timing.link else { return Backlog { is_too_much, late: 0.0, is_known: true } };
         let (all, before) = (self.next_numbers(), self.sent_before);
         // Of this slice: earlier messages may have been late too.
         let late = all.iter().zip(in_time).map(|(all, in_time)| all.saturating_sub(in_time.max(before))).max();
@@ -279,7 +275,7 @@ impl Pacer {
 
     /// Whether a consumer has lost too many messages since this was last asked.
     fn was_lossy(&mut self) -> bool {
-        let link_loss = self.link.map(|link| link.loss);
+        let link_loss = self.timing.link.map(|link| link.loss);
         let mut was_lossy = false;
         for ConsumerReports { reports, before } in &mut self.consumers {
             was_lossy |= is_lossy(*before, reports.progress(), link_loss);
@@ -295,12 +291,18 @@ impl Pacer {
         for ConsumerReports { reports, before } in &mut self.consumers {
             let (passed, lost) = lost_between(*before, reports.progress());
             let allowed = passed * MAX_LOSS;
-            let chance = if passed < JUDGED_MESSAGES { LOSS_DEVIATIONS * allowed.sqrt() } else { 0.0 };
-            let is_too_much = lost > allowed + chance;
-            if is_too_much || passed >= JUDGED_MESSAGES {
+            is_lossy |= if passed < JUDGED_MESSAGES {
+                lost >= MIN_LOST && lost > allowed + LOSS_DEVIATIONS * allowed.sqrt()
+            } else {
+                lost > allowed
+            };
+            if passed >= JUDGED_MESSAGES {
                 *before = reports.progress();
             }
-            is_lossy |= is_too_much;
+        }
+        if is_lossy {
+            // What all of them lost at this rate says nothing of the next one.
+            self.consumers.iter_mut().for_each(|consumer| consumer.before = consumer.reports.progress());
         }
         is_lossy
     }
@@ -398,10 +400,10 @@ mod tests {
             pacer.is_clearly_lossy()
         };
         // One of a thousand, evenly.
-        assert!(!judged(1, 250, 1) && !judged(2, 4_900, 5) && !judged(3, 5_000, 5));
-        // Two of a thousand are too many of 5,000, and eight of 250.
-        assert!(!judged(4, 7_500, 10) && judged(5, 10_000, 15));
-        assert!(judged(6, 10_250, 23));
+        assert!(!judged(1, 50, 2) && !judged(2, 19_000, 20) && !judged(3, 20_000, 20));
+        // Twice as many are too many of 20,000, and eight of 250.
+        assert!(!judged(4, 30_000, 40) && judged(5, 40_000, 60));
+        assert!(judged(6, 40_250, 68));
     }
 
     #[test]

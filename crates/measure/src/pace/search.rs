@@ -98,8 +98,13 @@ impl RateSearch {
         }
         if self.is_over() {
             if slice.is_too_fast {
-                // Not from what was offered in this slice: the producer may not have had its core.
-                let rate = if self.rate.is_finite() { self.rate } else { self.full_speed };
+                // Not from what a slice offered in which the producer did not have its core.
+                let had_core = slice.offered >= MIN_PART_OF_RATE * self.full_speed;
+                let rate = match self.rate.is_finite() {
+                    true => self.rate,
+                    false if had_core => slice.offered,
+                    false => self.full_speed,
+                };
                 self.rate = rate * SLOW_DOWN;
             }
             return;

@@ -61,12 +61,12 @@ impl LinkEstimate {
 
     /// The time that a search for messages of this length takes because of the link, in nanoseconds.
     pub(crate) fn search_ns(&self, bytes: usize) -> u64 {
-        let reserve_ns = Link::new(self, bytes).reserve_ns;
-        REMOTE_STEPS * Timing::between_hosts(self, bytes).step_ns() + reserve_ns
+        let timing = Timing::between_hosts(self, bytes);
+        REMOTE_STEPS * timing.step_ns() + timing.link.map_or(0, |link| link.reserve_ns)
     }
 }
 
-/// The durations of a search.
+/// The durations of a search, and what it allows for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timing {
     /// The length of one step, for each consumer. If the consumers share a core, each of them runs within it.
@@ -79,6 +79,24 @@ pub(super) struct Timing {
     pub(super) pause: Duration,
     /// The longest time of the pauses after a step.
     pub(super) longest_drain: Duration,
+    /// `None` on one host.
+    pub(super) link: Option<LinkAllowance>,
+}
+
+/// What a producer allows for because of the link to consumers on another host.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LinkAllowance {
+    /// The largest share of messages that it may lose.
+    pub(super) loss: f64,
+    /// The messages that may arrive late in each slice.
+    pub(super) allowed_late: f64,
+    /// The time over which the loss is judged after the search, in nanoseconds.
+    pub(super) judged_ns: u64,
+    /// How long before the end of the warm-up the queues are to be empty, in nanoseconds. The window of a consumer opens
+    /// before the one of its producer.
+    pub(super) empty_ns: u64,
+    /// How long before the end of the warm-up the last slice of the search may begin, in nanoseconds.
+    pub(super) reserve_ns: u64,
 }
 
 impl Timing {
@@ -87,6 +105,7 @@ impl Timing {
         report_age: Duration::ZERO,
         pause: Duration::from_micros(500),
         longest_drain: Duration::from_millis(20),
+        link: None,
     };
 
     /// Between two hosts, for messages of this length.
@@ -95,13 +114,23 @@ impl Timing {
         let slice_ns = SLICE_IN_LATE * allowed_late(bytes) / link.rate(bytes);
         // Until no more messages arrive: two of them are so far apart at the rate of the link.
         let two_messages = Duration::from_nanos((2.0 / link.rate(bytes)).min(MAX_SLICE_NS) as u64);
-        Timing {
+        let timing = Timing {
             slice_ns: slice_ns.clamp(MIN_SLICE_NS, MAX_SLICE_NS) as u64,
             report_age: round_trip + round_trip / 8 + Duration::from_micros(100),
             pause: (Duration::from_millis(1) + round_trip / 2).max(two_messages),
             // Queues of routers are long.
             longest_drain: Duration::from_secs(1),
-        }
+            link: None,
+        };
+        let reports_ns = 2 * timing.report_age.as_nanos() as u64;
+        let link = LinkAllowance {
+            loss: message_loss(link.packet_loss, bytes),
+            allowed_late: allowed_late(bytes),
+            judged_ns: MIN_JUDGED_NS.max(2 * link.round_trip_ns),
+            empty_ns: reports_ns,
+            reserve_ns: timing.step_ns() + reports_ns,
+        };
+        Timing { link: Some(link), ..timing }
     }
 
     /// The maximum number of pauses after a step, at least one.
@@ -118,36 +147,6 @@ impl Timing {
 /// The messages of this length that may arrive late in each slice between hosts.
 fn allowed_late(bytes: usize) -> f64 {
     ALLOWED_LATE + (BATCH_BYTES / bytes.max(1)).clamp(1, BATCH) as f64
-}
-
-/// What a producer knows of the link to consumers on another host.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Link {
-    /// The largest share of messages that it may lose.
-    pub(super) loss: f64,
-    /// The messages that may arrive late in each slice.
-    pub(super) allowed_late: f64,
-    /// The time over which the loss is judged after the search, in nanoseconds.
-    pub(super) judged_ns: u64,
-    /// How long before the end of the warm-up the queues are to be empty, in nanoseconds. The window of a consumer opens
-    /// before the one of its producer.
-    pub(super) empty_ns: u64,
-    /// How long before the end of the warm-up the last slice of the search may begin, in nanoseconds.
-    pub(super) reserve_ns: u64,
-}
-
-impl Link {
-    /// For messages of this length.
-    pub(super) fn new(link: &LinkEstimate, bytes: usize) -> Link {
-        let timing = Timing::between_hosts(link, bytes);
-        Link {
-            loss: message_loss(link.packet_loss, bytes),
-            allowed_late: allowed_late(bytes),
-            judged_ns: MIN_JUDGED_NS.max(2 * link.round_trip_ns),
-            empty_ns: 2 * timing.report_age.as_nanos() as u64,
-            reserve_ns: timing.step_ns() + 2 * timing.report_age.as_nanos() as u64,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -112,7 +112,8 @@ fn settings_of_nats(topic: &TopicDraft, found: &mut Problems) {
 /// A server recognises a message that is sent again by its ID.
 fn message_ids(topic: &TopicDraft, found: &mut Problems) {
     let policies = &topic.draft.item;
-    if policies.delivery == Delivery::AtLeastOnce && !policies.message_ids {
+    let is_on_server = policies.transport == Transport::Nats;
+    if is_on_server && policies.delivery == Delivery::AtLeastOnce && !policies.message_ids {
         let message = "`message_ids: false` with `delivery: at-least-once`";
         let help = "remove `message_ids`: the server recognises a message that is sent again by its ID";
         found.error(topic.draft.at(&["message_ids"]), message, help);

@@ -21,6 +21,7 @@ use super::pack::{self, Packed, Packer};
 use super::store::{Batches, StreamPublisher};
 use super::timing::delay;
 use crate::config::{Delivery, Nats, NatsTopic, Topic};
+use crate::counters::{Counter, Counters};
 
 /// How many batches are taken and not acknowledged.
 pub(super) const MAX_BATCHES: usize = 2;
@@ -112,7 +113,9 @@ impl Sender {
         let destination = Destination { link, topic, subject, producer, stop };
         let target = match delivery {
             Delivery::AtLeastOnce => Target::Stream(Box::new(StreamPublisher::new(destination, nats))),
-            Delivery::AtMostOnce => Target::Subject(Box::new(SubjectPublisher { destination, refusals: 0 })),
+            Delivery::AtMostOnce => {
+                Target::Subject(Box::new(SubjectPublisher { destination, refusals: 0, has_dropped: false }))
+            }
         };
         Sender { io, target, client, batch }
     }
@@ -125,7 +128,7 @@ impl Sender {
     pub(super) fn run(self, mut inlet: Inlet) -> Result<()> {
         let (to_publish, batches) = mpsc::channel(MAX_BATCHES);
         let (report, published) = mpsc::channel(MAX_BATCHES);
-        let task = self.io.spawn(self.target.publish_all(batches, report));
+        let task = self.io.spawn(self.target.publish_all(batches, report, inlet.counters()));
         let mut maker = BatchMaker::new(self.batch, self.client, to_publish, published);
         let result =
             inlet.for_each_ahead(MAX_BATCHES, &mut maker, BatchMaker::add, BatchMaker::start, BatchMaker::finish);
@@ -182,10 +185,10 @@ impl Target {
     /// # Errors
     ///
     /// If it had to stop with messages that the server has not acknowledged.
-    async fn publish_all(self, batches: Batches, report: mpsc::Sender<()>) -> Result<()> {
+    async fn publish_all(self, batches: Batches, report: mpsc::Sender<()>, counters: Arc<Counters>) -> Result<()> {
         let published = match self {
             Target::Stream(mut stream) => stream.store_all(batches, report).await,
-            Target::Subject(mut subject) => subject.publish_all(batches, report).await,
+            Target::Subject(mut subject) => subject.publish_all(batches, report, &counters).await,
         };
         match published {
             Ok(()) => Ok(()),
@@ -199,21 +202,29 @@ struct SubjectPublisher {
     destination: Destination,
     /// How many batches the server refused in a row.
     refusals: usize,
+    /// Whether messages of the last batch were dropped.
+    has_dropped: bool,
 }
 
 impl SubjectPublisher {
     /// Publishes batches until there are no more. Reports each that is written to the connection.
-    async fn publish_all(&mut self, mut batches: Batches, report: mpsc::Sender<()>) -> Result<(), Stopped> {
+    async fn publish_all(
+        &mut self,
+        mut batches: Batches,
+        report: mpsc::Sender<()>,
+        counters: &Counters,
+    ) -> Result<(), Stopped> {
         while let Some(batch) = batches.recv().await {
-            self.publish(batch).await?;
+            self.publish(batch, counters).await?;
             // Fails only if the sink has ended.
             let _ = report.send(()).await;
         }
         Ok(())
     }
 
-    /// Writes messages to the connection. Waits while there is none.
-    async fn publish(&mut self, batch: Vec<Outgoing>) -> Result<(), Stopped> {
+    /// Writes messages to the connection. Waits while there is none. Messages that the connection does not accept are
+    /// dropped and counted.
+    async fn publish(&mut self, batch: Vec<Outgoing>, counters: &Counters) -> Result<(), Stopped> {
         let pause = self.pause();
         let Destination { link, subject, stop, .. } = &self.destination;
         self.destination.unless_stopped(link.until_up()).await?;
@@ -221,19 +232,28 @@ impl SubjectPublisher {
             self.destination.unless_stopped(tokio::time::sleep(pause)).await?;
         }
         let publish = async {
+            let mut dropped = 0;
             for message in batch {
                 let (subject, headers) = (subject.clone(), self.destination.headers(&message));
+                let Outgoing { count, payload, .. } = message;
                 let published = if headers.is_empty() {
-                    link.client.publish(subject, message.payload).await
+                    link.client.publish(subject, payload).await
                 } else {
-                    link.client.publish_with_headers(subject, headers, message.payload).await
+                    link.client.publish_with_headers(subject, headers, payload).await
                 };
                 if let Err(error) = published {
+                    dropped += count;
                     link.problem(format!("a message was not sent: {}", reason(&error)));
                 }
             }
+            dropped
         };
-        self.destination.unless_stopped(publish).await?;
+        let dropped = self.destination.unless_stopped(publish).await?;
+        counters.add(Counter::Dropped, dropped);
+        if dropped == 0 && self.has_dropped {
+            link.clear_problem();
+        }
+        self.has_dropped = dropped > 0;
         tokio::select! {
             () = stop.wait() => return Err(Stopped),
             () = link.until_lost() => {}

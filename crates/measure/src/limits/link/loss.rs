@@ -20,6 +20,12 @@ const LENGTH: Duration = Duration::from_secs(2);
 const LONG_LENGTH: Duration = Duration::from_secs(4);
 /// The round trip from which on a way is long.
 const LONG_ROUND_TRIP: Duration = Duration::from_millis(5);
+/// How many times as many packets are sent at most, if some are lost and the share of them is not known well.
+const MAX_PARTS: u64 = 4;
+/// The share of lost packets is known well if the high end of its interval is at most this times the share, and
+/// [`WELL_KNOWN`] more.
+const WELL_KNOWN_TIMES: f64 = 2.0;
+const WELL_KNOWN: f64 = 0.002;
 /// The part of the link's rate that is used.
 const PART: f64 = 0.25;
 /// The highest rate in bytes per second: 40 Mbit/s.
@@ -56,6 +62,11 @@ impl PacketLoss {
         if self.lost == 0 { 0.0 } else { self.high }
     }
 
+    /// Whether packets were lost, and so few were sent that their share is not known well.
+    fn is_imprecise(&self) -> bool {
+        self.lost > 0 && self.high > WELL_KNOWN_TIMES * self.share() + WELL_KNOWN
+    }
+
     /// The share of lost packets, from 0 to 1.
     pub fn share(&self) -> f64 {
         if self.sent == 0 { 0.0 } else { self.lost as f64 / self.sent as f64 }
@@ -76,22 +87,30 @@ pub(super) fn measure(
     let (count, interval) = schedule(rate, round_trip);
     let mut packet = [0; LONG_PACKET];
     fastrand::fill(&mut packet);
-    let (started, mut sent) = (Instant::now(), 0);
-    for sequence in 0..count {
-        let due = started + interval * sequence as u32;
-        thread::sleep(due.saturating_duration_since(Instant::now()));
-        if let Some(head) = packet.first_chunk_mut::<PACKET>() {
-            packets::write(head, prober.key(), PacketKind::Count, sequence);
+    let (mut sent, most) = (0, (count * MAX_PARTS).min(MAX_PACKETS as u64));
+    let mut first = 0;
+    loop {
+        let (started, end) = (Instant::now(), most.min(first + count));
+        for sequence in first..end {
+            let due = started + interval * (sequence - first) as u32;
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+            if let Some(head) = packet.first_chunk_mut::<PACKET>() {
+                packets::write(head, prober.key(), PacketKind::Count, sequence);
+            }
+            // What this host itself refuses, because a queue is full, is not lost by the link.
+            sent += u64::from(socket.send(&packet).is_ok());
         }
-        // What this host itself refuses, because a queue is full, is not lost by the link.
-        sent += u64::from(socket.send(&packet).is_ok());
+        ensure!(sent > 0, "no UDP packet could be sent to {responder}");
+        thread::sleep(round_trip * 4 + LAST);
+        prober.send(Command::CountPackets)?;
+        let arrived = prober.reply(Duration::ZERO).context("asking for the packets that arrived")?.count;
+        ensure!(arrived <= sent, "the other host reports {arrived} packets, but it was sent {sent}");
+        let loss = PacketLoss::new(sent - arrived, sent);
+        if !loss.is_imprecise() || end == most {
+            return Ok(loss);
+        }
+        first = end;
     }
-    ensure!(sent > 0, "no UDP packet could be sent to {responder}");
-    thread::sleep(round_trip * 4 + LAST);
-    prober.send(Command::CountPackets)?;
-    let arrived = prober.reply(Duration::ZERO).context("asking for the packets that arrived")?.count;
-    ensure!(arrived <= sent, "the other host reports {arrived} packets, but it was sent {sent}");
-    Ok(PacketLoss::new(sent - arrived, sent))
 }
 
 /// The number of packets and the time between two of them, for a link with this rate in bytes per second.
@@ -106,6 +125,14 @@ fn schedule(rate: f64, round_trip: Duration) -> (u64, Duration) {
 #[cfg(test)]
 mod unit_tests {
     use super::*;
+
+    #[test]
+    fn a_share_of_few_lost_packets_is_imprecise() {
+        let is_imprecise = |lost, sent| PacketLoss::new(lost, sent).is_imprecise();
+        assert!(is_imprecise(1, 20) && is_imprecise(1, 416), "a link of 1 MB/s");
+        assert!(!is_imprecise(8, 8_333) && !is_imprecise(20, 2_000));
+        assert!(!is_imprecise(0, 20), "nothing is lost");
+    }
 
     #[test]
     fn packets_are_sent_at_a_quarter_of_the_rate() {

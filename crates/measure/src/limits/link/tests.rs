@@ -129,7 +129,7 @@ fn the_share_of_lost_packets_is_within_its_interval() {
     let (ports, served) = start(LOOPBACK);
     let mut prober = Prober::connect(SocketAddr::new(LOOPBACK, ports.tcp), ports.key).unwrap();
     let relay = Relay::start(SocketAddr::new(LOOPBACK, ports.udp), Duration::ZERO, Some(20));
-    // 100 packets in half a second, of which the relay drops five.
+    // 400 packets in two seconds, of which the relay drops one in twenty.
     let found = loss::measure(&mut prober, relay.address, 0.96e6, Duration::from_millis(1)).unwrap();
     drop(prober);
     served.join().unwrap().unwrap();

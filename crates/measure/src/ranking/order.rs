@@ -1,0 +1,181 @@
+//! The order of the mechanisms of a cell, by their paired ratios: which is the best, and which share a place.
+
+use std::collections::BTreeMap;
+
+use super::row::{Rank, Row};
+use crate::pairs::log_ratios;
+use crate::record::Record;
+use crate::stats::{CONFIDENCE, Interval, Margins, Verdict, median, median_interval, verdict};
+
+/// The comparison of two mechanisms.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// The ln ratio. Positive if the second mechanism is better. `None` with too few rounds.
+    pub interval: Option<Interval>,
+    /// The verdict from the interval and the cell's noise floor.
+    pub verdict: Verdict,
+}
+
+/// The ln ratios of all pairs of some entrants, by round.
+pub(super) struct Ratios(BTreeMap<(usize, usize), Vec<f64>>);
+
+impl Ratios {
+    pub(super) fn of(record: &Record, entrants: &[usize]) -> Ratios {
+        let pairs = entrants.iter().flat_map(|a| entrants.iter().map(move |b| (*a, *b))).filter(|(a, b)| a < b);
+        Ratios(pairs.map(|(a, b)| ((a, b), log_ratios(record, a, b))).collect())
+    }
+
+    /// The median ln ratio. Positive if `b` is better. `None` without common rounds.
+    fn median(&self, a: usize, b: usize) -> Option<f64> {
+        if a > b {
+            return self.median(b, a).map(|median| -median);
+        }
+        median(self.0.get(&(a, b))?)
+    }
+
+    /// The interval of the ln ratio. Positive if `b` is better. `None` with too few common rounds.
+    fn interval(&self, a: usize, b: usize) -> Option<Interval> {
+        if a > b {
+            return self.interval(b, a).as_ref().map(Interval::inverse);
+        }
+        median_interval(self.0.get(&(a, b))?, CONFIDENCE)
+    }
+
+    /// Whether two entrants have enough common rounds for an interval.
+    fn is_comparable(&self, a: usize, b: usize) -> bool {
+        a != b && self.interval(a, b).is_some()
+    }
+
+    pub(super) fn compare(&self, above: usize, below: usize, floor: Option<f64>) -> Comparison {
+        let interval = self.interval(above, below);
+        let verdict = verdict(interval.as_ref(), floor, Margins::default());
+        Comparison { interval, verdict }
+    }
+}
+
+/// Sorts rows, best first, by their paired ratios, from which the verdicts follow too. The order of
+/// the medians may differ from this on a machine that drifts between rounds.
+pub(super) fn sort(ratios: &Ratios, rows: &mut [(usize, Row)]) {
+    let contender = |(at, row): &(usize, Row)| Contender { at: *at, metric_ns: row.metric() };
+    let measured: Vec<Contender> = rows.iter().filter(|(_, row)| row.result.is_some()).map(contender).collect();
+    // One with few rounds may have been lucky in them, so it does not order the others.
+    let is_comparable = |one: &Contender| measured.iter().any(|other| ratios.is_comparable(one.at, other.at));
+    let comparable: Vec<Contender> = measured.iter().copied().filter(is_comparable).collect();
+    let Some(first) = best(ratios, if comparable.is_empty() { measured } else { comparable }) else { return };
+    let key = |row: &(usize, Row)| {
+        let other = contender(row);
+        (row.1.result.is_none(), other.at != first.at, -advantage(ratios, first, other))
+    };
+    rows.sort_by(|a, b| {
+        let ((a_none, a_other, a_worse), (b_none, b_other, b_worse)) = (key(a), key(b));
+        (a_none, a_other).cmp(&(b_none, b_other)).then(a_worse.total_cmp(&b_worse))
+    });
+}
+
+/// Compares every row with every row above it.
+pub(super) fn compare_all(ratios: &Ratios, rows: &[(usize, Row)], floor: Option<f64>) -> Vec<Vec<Comparison>> {
+    // What has no result is not compared, although it may have valid instances: it lost too much.
+    let of = |(a, above): &(usize, Row), (b, below): &(usize, Row)| match (&above.result, &below.result) {
+        (Some(_), Some(_)) => ratios.compare(*a, *b, floor),
+        _ => Comparison { interval: None, verdict: Verdict::Inconclusive },
+    };
+    let with_others = |above: usize| rows[above + 1..].iter().map(|below| of(&rows[above], below)).collect();
+    (0..rows.len()).map(with_others).collect()
+}
+
+/// Gives each sorted row its place. It depends on how many rows are known to be better. Rows with
+/// the same number share a place and are adjacent. A row that cannot be compared with the first, not even through
+/// others, has no place, and comes after those that have one.
+pub(super) fn assign_places(ratios: &Ratios, rows: &mut [(usize, Row)], floor: Option<f64>) {
+    let mut better = vec![0; rows.len()];
+    for (above, pairs) in compare_all(ratios, rows, floor).iter().enumerate() {
+        for (below, pair) in (above + 1..).zip(pairs) {
+            match pair.verdict {
+                Verdict::Slower => better[below] += 1,
+                Verdict::Faster => better[above] += 1,
+                Verdict::Equivalent | Verdict::Inconclusive => {}
+            }
+        }
+    }
+    let mut order = connected_with_first(ratios, rows);
+    order.sort_by_key(|at| better[*at]);
+    for (index, &at) in order.iter().enumerate() {
+        let group = order.iter().filter(|other| better[**other] == better[at]).count();
+        let first = order[..index].iter().filter(|other| better[**other] != better[at]).count();
+        if let Some(result) = rows[at].1.result.as_mut().filter(|_| floor.is_some()) {
+            result.rank = Some(Rank { place: first + 1, tied: group > 1 });
+        }
+    }
+    // The sort is stable, so the best row of a place stays first.
+    rows.sort_by_key(|(_, row)| {
+        row.result.as_ref().and_then(|result| result.rank).map_or(usize::MAX, |rank| rank.place)
+    });
+}
+
+/// The indices, in order, of the first row and of those that are comparable with it, or with one that is, and so on.
+fn connected_with_first(ratios: &Ratios, rows: &[(usize, Row)]) -> Vec<usize> {
+    let mut rest: Vec<usize> = (0..rows.len()).filter(|index| rows[*index].1.result.is_some()).collect();
+    let mut connected: Vec<usize> = rest.drain(..rest.len().min(1)).collect();
+    let mut next = 0;
+    while let Some(&index) = connected.get(next) {
+        connected.extend(rest.extract_if(.., |other| ratios.is_comparable(rows[index].0, rows[*other].0)));
+        next += 1;
+    }
+    connected.sort_unstable();
+    connected
+}
+
+/// Compares each row with the first.
+pub(super) fn compare_with_first(rows: &mut [(usize, Row)], pairs: &[Vec<Comparison>]) {
+    for (index, (_, row)) in rows.iter_mut().enumerate().skip(1) {
+        if let Some(result) = &mut row.result {
+            let comparison = &pairs[0][index - 1];
+            (result.versus, result.verdict) = (comparison.interval, Some(comparison.verdict));
+        }
+    }
+}
+
+/// An entrant with its median metric.
+#[derive(Clone, Copy)]
+struct Contender {
+    at: usize,
+    metric_ns: f64,
+}
+
+/// The median ln ratio of `a` and `b`; without common rounds, the ln ratio of their metrics. Positive if `b` is better.
+fn advantage(ratios: &Ratios, a: Contender, b: Contender) -> f64 {
+    ratios.median(a.at, b.at).unwrap_or_else(|| (a.metric_ns / b.metric_ns).ln())
+}
+
+/// The best of some entrants, by their paired ratios. The metric decides between equals.
+fn best(ratios: &Ratios, mut entrants: Vec<Contender>) -> Option<Contender> {
+    entrants.sort_by(|a, b| a.metric_ns.total_cmp(&b.metric_ns));
+    let indices: Vec<usize> = (0..entrants.len()).collect();
+    minimax(&indices, |a, b| advantage(ratios, entrants[a], entrants[b])).map(|at| entrants[at])
+}
+
+/// The entrant with the smallest worst defeat (the minimax method of Simpson and Kramer). That is
+/// the one that no other beats, if there is one. If the comparisons form a cycle, each is beaten by
+/// another. The first of equals.
+///
+/// `advantage(a, b)` says by how much `b` is better than `a`.
+fn minimax(entrants: &[usize], advantage: impl Fn(usize, usize) -> f64) -> Option<usize> {
+    let worst_defeat = |a: usize| entrants.iter().filter(|&&b| b != a).map(|&b| advantage(a, b)).fold(0.0, f64::max);
+    let defeats: Vec<(usize, f64)> = entrants.iter().map(|&at| (at, worst_defeat(at))).collect();
+    defeats.into_iter().min_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(at, _)| at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_has_the_smallest_worst_defeat() {
+        let best = |advantages: [[f64; 3]; 3]| minimax(&[0, 1, 2], |a, b| advantages[a][b]);
+        assert_eq!(best([[0.0, 0.3, -0.1], [-0.3, 0.0, -0.2], [0.1, 0.2, 0.0]]), Some(1));
+        // A cycle: 1 is better than 0, 2 than 1, and 0 than 2. The last advantage is the smallest.
+        assert_eq!(best([[0.0, 0.3, -0.1], [-0.3, 0.0, 0.2], [0.1, -0.2, 0.0]]), Some(2));
+        assert_eq!(best([[0.0; 3]; 3]), Some(0));
+        assert_eq!(minimax(&[], |_, _| 0.0), None);
+    }
+}
