@@ -5,11 +5,7 @@ use crate::kills::{THERE_AND_BACK, until_count};
 use crate::runner::tests;
 use crate::server::Server;
 
-tests![
-    a_server_of_a_cluster_is_killed;
-    ignored:
-    servers_of_a_cluster_are_killed_50_times,
-];
+tests![; ignored: a_server_of_a_cluster_is_killed, servers_of_a_cluster_are_killed_50_times];
 
 fn ground(cluster: &[Server]) -> Ground {
     let urls: Vec<String> = cluster.iter().map(Server::url).collect();

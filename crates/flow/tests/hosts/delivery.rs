@@ -71,16 +71,19 @@ fn at_most_once_a_running_host_gets_what_is_sent() {
     }
 }
 
+/// So many messages fit into the buffer of a host that is slow for a while.
+const AT_ONCE: usize = 8_000;
+
 fn at_most_once(settings: &str) {
     let Some(server) = Server::start("") else { return };
     let ground = Ground::new(&from_file(settings), &server);
-    ground.write("in.txt", numbers(10_000));
+    ground.write("in.txt", numbers(AT_ONCE));
     let center = ground.run("center");
     server.until_subscribed("t.raw", 1);
     ground.run("edge").finished();
-    ground.until_all("out.txt", numbers(10_000));
+    ground.until_all("out.txt", numbers(AT_ONCE));
     center.end();
-    assert_eq!(ground.lines("out.txt"), numbers(10_000).collect::<Vec<_>>(), "in order, each once");
+    assert_eq!(ground.lines("out.txt"), numbers(AT_ONCE).collect::<Vec<_>>(), "in order, each once");
 }
 
 /// Two sinks on one host and two on the other: three queues, of which one has a reader on each.

@@ -161,9 +161,12 @@ fn against_coordinator(packets: Vec<Value>) -> Result<OtherHost> {
     thread::spawn(move || {
         let greeting: Option<ToPeer> = frame::read(&mut theirs).unwrap();
         assert!(matches!(greeting, Some(ToPeer::Hello(_))), "{greeting:?}");
-        for packet in packets {
-            let _ = frame::write(&mut theirs, &packet);
+        for packet in &packets {
+            let _ = frame::write(&mut theirs, packet);
         }
+        // No ping is sent after the end of the session.
+        let pings = packets.iter().filter(|packet| packet.get("pong").is_some()).count();
+        (0..pings).for_each(|_| drop(frame::read::<ToPeer>(&mut theirs)));
         theirs.shutdown(Shutdown::Write).unwrap();
         while let Ok(Some(_)) = frame::read::<ToPeer>(&mut theirs) {}
     });

@@ -75,6 +75,9 @@ pub(super) struct Destination {
     pub(super) subject: Subject,
     /// Names this run of this host.
     pub(super) producer: String,
+    /// Its first name, and how often it got another one.
+    first_name: String,
+    renamed: u64,
     pub(super) stop: Signal,
 }
 
@@ -82,6 +85,13 @@ impl Destination {
     /// The name of a message: its producer and its number.
     pub(super) fn id(&self, number: u64) -> String {
         format!("{}:{number}", self.producer)
+    }
+
+    /// Names all further messages differently, and those that are sent again. The server then recognises none of them as
+    /// sent before.
+    pub(super) fn rename_producer(&mut self) {
+        self.renamed += 1;
+        self.producer = format!("{}-{}", self.first_name, self.renamed);
     }
 
     pub(super) fn headers(&self, message: &Outgoing) -> HeaderMap {
@@ -110,7 +120,8 @@ impl Sender {
         let delivery = topic.delivery;
         let subject = Subject::from(topic.subject.as_str());
         let (io, client, batch) = (link.io(), link.client.clone(), topic.batch);
-        let destination = Destination { link, topic, subject, producer, stop };
+        let first_name = producer.clone();
+        let destination = Destination { link, topic, subject, producer, first_name, renamed: 0, stop };
         let target = match delivery {
             Delivery::AtLeastOnce => Target::Stream(Box::new(StreamPublisher::new(destination, nats))),
             Delivery::AtMostOnce => {

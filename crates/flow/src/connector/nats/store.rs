@@ -29,6 +29,9 @@ use crate::config::Nats;
 
 /// The most messages that are published without an answer.
 const MAX_WINDOW: usize = 4096;
+/// How often in a row a message is taken for a duplicate that is not stored until it is sent under another name, with an
+/// increasing delay: some seconds, in which a message that waits for the other servers of a cluster is stored.
+const FALSE_DUPLICATES: usize = 5;
 /// The first delay while the stream is full. It doubles up to that of other refusals.
 const FULL: Duration = Duration::from_millis(10);
 
@@ -46,6 +49,8 @@ pub(super) struct StreamPublisher {
 enum Refusal {
     /// Another producer's message came before.
     Overtaken,
+    /// It takes the message for a duplicate, and has not stored it.
+    FalseDuplicate,
     Full(String),
     Other(String),
 }
@@ -68,6 +73,9 @@ impl StreamPublisher {
             }
             if let Some(refusal) = refusal {
                 self.window = if has_stored { self.window.div_ceil(2) } else { 1 };
+                if matches!(refusal, Refusal::FalseDuplicate) && failures >= FALSE_DUPLICATES {
+                    self.destination.rename_producer();
+                }
                 self.pause(refusal, failures).await?;
                 failures += 1;
             }
@@ -104,6 +112,7 @@ impl StreamPublisher {
         let link = &self.destination.link;
         let (problem, pause) = match refusal {
             Refusal::Overtaken => return Ok(()),
+            Refusal::FalseDuplicate => (false_duplicate(&self.destination), delay(failures)),
             Refusal::Full(problem) => (problem, full_delay(failures)),
             Refusal::Other(problem) => (problem, delay(failures)),
         };
@@ -146,7 +155,7 @@ async fn publish(destination: &Destination, window: &mut usize, backlog: &mut Ba
                     stored_in_a_row = 0;
                 }
             }
-            Ok(_) => break unstored(destination),
+            Ok(_) => break Refusal::FalseDuplicate,
             Err(error) => break refusal(destination, &error),
         }
     };
@@ -184,13 +193,13 @@ fn refusal(destination: &Destination, error: &PublishError) -> Refusal {
     }
 }
 
-/// The server knows the `Nats-Msg-Id` of a message that it has refused before, and has not stored it.
-fn unstored(destination: &Destination) -> Refusal {
-    Refusal::Other(format!(
-        "the stream `{}` takes a message for a duplicate that it has not stored; it is sent again until the server \
-         forgets that, after two minutes",
+/// The server knows the `Nats-Msg-Id` of a message, and has not stored it: it has refused it before, or the message waits
+/// for the other servers of a cluster.
+fn false_duplicate(destination: &Destination) -> String {
+    format!(
+        "the stream `{}` takes a message for a duplicate that it has not stored; it is sent again, soon under another name",
         destination.topic.stream
-    ))
+    )
 }
 
 /// Batches to publish.
