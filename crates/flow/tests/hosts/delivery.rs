@@ -241,16 +241,21 @@ topics:
     }
 }
 
-fn another_program_sees_the_messages_with_their_headers() {
-    let Some(server) = Server::start("") else { return };
-    let ground = Ground::new(&from_file(""), &server);
+/// Two messages of a topic with these settings, as another program gets them. None without a server.
+fn seen_by_another_program(settings: &str) -> Option<[Received; 2]> {
+    let server = Server::start("")?;
+    let ground = Ground::new(&from_file(settings), &server);
     ground.write("in.txt", numbers(2));
     let mut client = Client::connect(server.port());
     client.send("SUB t.raw 1\r\n");
     server.until_subscribed("t.raw", 1);
     ground.run("edge").finished();
-    for number in 0..2 {
-        let Received { headers, payload, .. } = client.next();
+    Some([client.next(), client.next()])
+}
+
+fn another_program_sees_the_messages_with_their_headers() {
+    let Some(messages) = seen_by_another_program("") else { return };
+    for (number, Received { headers, payload, .. }) in messages.into_iter().enumerate() {
         assert_eq!(payload, format!("{number:06}").into_bytes());
         assert!(headers.starts_with("NATS/1.0\r\n"), "{headers}");
         assert!(headers.contains("Nats-Msg-Id: edge-"), "{headers}");
@@ -259,15 +264,8 @@ fn another_program_sees_the_messages_with_their_headers() {
 }
 
 fn without_message_ids_another_program_sees_the_messages_alone() {
-    let Some(server) = Server::start("") else { return };
-    let ground = Ground::new(&from_file(", message_ids: false"), &server);
-    ground.write("in.txt", numbers(2));
-    let mut client = Client::connect(server.port());
-    client.send("SUB t.raw 1\r\n");
-    server.until_subscribed("t.raw", 1);
-    ground.run("edge").finished();
-    for number in 0..2 {
-        let Received { headers, payload, .. } = client.next();
+    let Some(messages) = seen_by_another_program(", message_ids: false") else { return };
+    for (number, Received { headers, payload, .. }) in messages.into_iter().enumerate() {
         assert_eq!((headers.as_str(), payload), ("", format!("{number:06}").into_bytes()));
     }
 }

@@ -63,17 +63,18 @@ impl StreamPublisher {
     /// Publishes batches until there are no more. Reports each that is stored.
     pub(super) async fn store_all(&mut self, batches: Batches, report: mpsc::Sender<()>) -> Result<(), Stopped> {
         let mut backlog = Backlog::new(batches, report);
-        let mut failures = 0;
+        let (mut failures, mut false_duplicates) = (0, 0);
         while backlog.wait().await {
             let before = backlog.stored;
             let refusal = self.step(&mut backlog).await?;
             let has_stored = backlog.stored > before;
             if has_stored {
-                failures = 0;
+                (failures, false_duplicates) = (0, 0);
             }
             if let Some(refusal) = refusal {
                 self.window = if has_stored { self.window.div_ceil(2) } else { 1 };
-                if matches!(refusal, Refusal::FalseDuplicate) && failures >= FALSE_DUPLICATES {
+                false_duplicates = if matches!(refusal, Refusal::FalseDuplicate) { false_duplicates + 1 } else { 0 };
+                if false_duplicates > FALSE_DUPLICATES {
                     self.destination.rename_producer();
                 }
                 self.pause(refusal, failures).await?;
