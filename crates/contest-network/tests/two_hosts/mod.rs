@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use estafette_measure::case::{Case, Cell, Load, Pattern, Payload, Place, Role};
 use estafette_measure::clock::now_ns;
 use estafette_measure::protocol::{self, Assignment, Report, ToChild, ToCoordinator};
-use estafette_measure::spec::{Runtime, Scope, Wait};
+use estafette_measure::spec::{Loss, Runtime, Scope, Wait};
 use estafette_measure::window::Window;
 use estafette_measure::{Entry, LinkEstimate, Registry};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -194,7 +194,7 @@ pub(crate) fn play_all(registry: &Registry, addresses: [IpAddr; 2], patterns: &[
                     continue;
                 }
                 let reports = play(&**entry, &case, addresses, window);
-                check(&case, &reports);
+                check(entry.spec().loss, &case, &reports);
                 played += 1;
             }
         }
@@ -202,13 +202,16 @@ pub(crate) fn play_all(registry: &Registry, addresses: [IpAddr; 2], patterns: &[
     played
 }
 
-/// Checks that every message has arrived undamaged. On one machine nothing is lost in a ping-pong.
-fn check(case: &Case, reports: &[(Role, Report)]) {
+/// Checks that every message has arrived undamaged. A mechanism that may lose messages may do so
+/// where its producer does not wait for answers, but some must arrive.
+fn check(loss: Loss, case: &Case, reports: &[(Role, Report)]) {
     let parties = || reports.iter().flat_map(|(_, report)| &report.parties);
     let sent: u64 = parties().filter(|party| matches!(party.role, Role::Producer(_))).map(|party| party.sent).sum();
     let consumers = parties().filter(|party| matches!(party.role, Role::Consumer(_)));
     let received: u64 = consumers.flat_map(|party| &party.received).map(|count| count.received).sum();
     let what = format!("{} in {}", case.mechanism, case.cell);
-    assert_eq!((sent, received), (45, 45), "{what}");
+    let least = if loss == Loss::BestEffort && case.cell.pattern == Pattern::Stream { 1 } else { 45 };
+    assert_eq!(sent, 45, "{what}");
+    assert!((least..=45).contains(&received), "{what}: {received} of {sent} messages arrived");
     assert!(parties().all(|party| party.faults.is_empty()), "{what}: {reports:?}");
 }
