@@ -31,8 +31,7 @@ tests![; ignored: throughput_of_a_topic_beside_a_bare_client, throughput_of_a_lo
 
 /// How many rounds are measured, after one that is not.
 const ROUNDS: usize = 15;
-/// How many bytes a slice has, and how many may be on their way.
-const SLICE: usize = 24 << 20;
+/// How many bytes may be on their way.
 const WINDOW: usize = 4 << 20;
 /// The most bytes and messages of a batch, as in a topic.
 const BATCH: (usize, usize) = (256 << 10, 4096);
@@ -42,6 +41,17 @@ const BATCH: (usize, usize) = (256 << 10, 4096);
 enum Delivery {
     AtMostOnce,
     AtLeastOnce,
+}
+
+impl Delivery {
+    /// How many bytes a slice has: some 200 ms. In slices of 25 ms, the first and the last messages count for several
+    /// percent.
+    fn slice(self) -> usize {
+        match self {
+            Delivery::AtMostOnce => 192 << 20,
+            Delivery::AtLeastOnce => 24 << 20,
+        }
+    }
 }
 
 /// Messages of one length in batches. Receivers give back a permit for each message.
@@ -55,11 +65,12 @@ struct Load {
 }
 
 impl Load {
-    fn new(len: usize) -> Load {
+    /// `slice` is the number of bytes of a slice.
+    fn new(len: usize, slice: usize) -> Load {
         let batch = (BATCH.0 / len).clamp(1, BATCH.1);
         let window = (WINDOW / len).max(2 * batch);
         let permits = Arc::new(Semaphore::new(window));
-        Load { len, count: SLICE / len / batch * batch, batch, window, permits }
+        Load { len, count: slice / len / batch * batch, batch, window, permits }
     }
 
     /// Takes a message that has arrived: reads it, and allows another one.
@@ -304,9 +315,10 @@ async fn consume(consumer: jetstream::consumer::PullConsumer, load: Load) {
 /// `settings` are further settings of the topic.
 fn measure(delivery: Delivery, len: usize, settings: &str) {
     let Some(server) = Server::start(JETSTREAM) else { return };
-    let mut topic = Topic::start(&server, delivery, settings, Load::new(len));
+    let load = || Load::new(len, delivery.slice());
+    let mut topic = Topic::start(&server, delivery, settings, load());
     let [mut bare, mut named] =
-        [Headers::None, Headers::OfTopics].map(|headers| Bare::start(&server, delivery, headers, Load::new(len)));
+        [Headers::None, Headers::OfTopics].map(|headers| Bare::start(&server, delivery, headers, load()));
     let mut round = || [topic.slice(), bare.slice(), named.slice()].map(|time| time.as_secs_f64());
     round();
     let rounds: Vec<_> = (0..ROUNDS).map(|_| round()).collect();
@@ -379,7 +391,7 @@ topics:
         let (host, topic) = if crossing { ("edge", "far") } else { ("center", "none") };
         yaml = yaml.replace("FAR-IN", &source(host, topic)).replace("FAR", topic);
         let ground = Ground::new(&yaml, server);
-        let load = Load::new(1000);
+        let load = Load::new(1000, 24 << 20);
         let (mut sender, mut receiver) = (None, None);
         let host = ground.run_changed(
             "edge",

@@ -20,6 +20,7 @@ use super::link::{Link, Signal};
 use super::pack::Unpacked;
 use super::pull::{Puller, Received};
 use super::settle::Barrier;
+use super::timer::Timer;
 use super::unacked::{Dead, MessageId, Unacked, Waiting};
 use crate::config::{Nats, NatsTopic};
 
@@ -27,8 +28,9 @@ use crate::config::{Nats, NatsTopic};
 const MAX_UNACKED: usize = 2048;
 /// The most bytes of messages that a request asks for, if all are as long as they may be.
 const MAX_BYTES: usize = 64 << 20;
-/// The shortest and the longest wait between two polls of the rings.
-const POLLS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
+/// The shortest and the longest wait between two polls of the rings. The sooner a message is acknowledged, the less the
+/// server keeps: with a first wait of 1 ms a stream carried a quarter less.
+const POLLS: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(20));
 /// The wait while every message is acknowledged.
 const IDLE: Duration = Duration::from_millis(500);
 /// How often the server may deliver a message beyond `max_deliver` before it is a dead letter.
@@ -90,6 +92,7 @@ impl Consumer {
     /// If a ring is broken.
     pub(super) async fn run(mut self, drain: Signal, stop: Signal) -> Result<()> {
         let link = Arc::clone(&self.link);
+        let timer = Timer::new()?;
         let mut wait = POLLS.0;
         loop {
             // The supervisor closes the ring when its last reader has ended for good.
@@ -115,7 +118,7 @@ impl Consumer {
             }
             wait = if has_progress { POLLS.0 } else { (wait * 2).min(POLLS.1) };
             let is_idle = self.unacked.is_empty() && (self.puller.is_open() || !link.is_up());
-            self.wait(if is_idle { IDLE } else { wait }, &drain, &stop).await;
+            self.wait(&timer, if is_idle { IDLE } else { wait }, &drain, &stop).await;
         }
     }
 
@@ -288,10 +291,10 @@ impl Consumer {
     }
 
     /// Waits for a message, a signal, or until the time is over.
-    async fn wait(&mut self, time: Duration, drain: &Signal, stop: &Signal) {
+    async fn wait(&mut self, timer: &Timer, time: Duration, drain: &Signal, stop: &Signal) {
         let is_draining = drain.is_set();
         let message = tokio::select! {
-            () = tokio::time::sleep(time) => None,
+            () = timer.sleep(time) => None,
             () = drain.wait(), if !is_draining => None,
             () = stop.wait() => None,
             message = self.puller.wait() => message,

@@ -39,6 +39,7 @@ mod setup;
 mod state;
 mod store;
 mod subscribe;
+mod timer;
 mod timing;
 mod unacked;
 mod version;
