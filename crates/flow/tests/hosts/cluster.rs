@@ -1,16 +1,44 @@
 //! Topics on a cluster of three servers, each of which has a copy of the streams.
 
+use std::time::Duration;
+
 use crate::ground::{Ground, numbers};
 use crate::kills::{THERE_AND_BACK, until_count};
 use crate::runner::tests;
 use crate::server::Server;
 
-tests![; ignored: a_server_of_a_cluster_is_killed, servers_of_a_cluster_are_killed_50_times];
+tests![hosts_start_while_a_cluster_forms, hosts_start_while_a_server_of_a_cluster_starts; ignored: a_server_of_a_cluster_is_killed, servers_of_a_cluster_are_killed_50_times];
 
 fn ground(cluster: &[Server]) -> Ground {
     let urls: Vec<String> = cluster.iter().map(Server::url).collect();
     let replicated = THERE_AND_BACK.replace("prefix: t,", "prefix: t, stream: { replicas: 3 },");
     Ground::at(&replicated, &urls.join(", "))
+}
+
+fn hosts_start_while_a_cluster_forms() {
+    const COUNT: usize = 100;
+    let Some(cluster) = Server::start_forming_cluster() else { return };
+    let ground = ground(&cluster);
+    ground.write("in.txt", numbers(COUNT));
+    let (edge, center) = (ground.run("edge"), ground.run("center"));
+    ground.until_all("out.txt", numbers(COUNT));
+    center.end();
+    edge.end();
+}
+
+/// A stream cannot have three replicas before.
+fn hosts_start_while_a_server_of_a_cluster_starts() {
+    const COUNT: usize = 100;
+    let Some(mut cluster) = Server::start_cluster() else { return };
+    cluster[2].stop();
+    let ground = ground(&cluster);
+    ground.write("in.txt", numbers(COUNT));
+    let (edge, center) = (ground.run("edge"), ground.run("center"));
+    std::thread::sleep(Duration::from_millis(500));
+    cluster[2].run();
+    ground.until_all("out.txt", numbers(COUNT));
+    center.end();
+    edge.end();
 }
 
 /// Two of three are a majority, so messages keep flowing without the third.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::{env, fs, thread};
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::ground::{PATIENCE, until};
@@ -57,7 +58,7 @@ fn is_supported(program: &Path) -> bool {
 }
 
 impl Server {
-    /// Starts a server. None if there is no program, which is said.
+    /// Starts a server. None if there is no program, which is reported.
     pub(crate) fn start(configuration: &str) -> Option<Server> {
         let mut server = Server::at(find()?, free_ports());
         server.configure(configuration);
@@ -66,8 +67,15 @@ impl Server {
     }
 
     /// Starts three servers that form a cluster, and waits until it has a leader. None if there is no program, which
-    /// is said.
+    /// is reported.
     pub(crate) fn start_cluster() -> Option<Vec<Server>> {
+        let servers = Server::start_forming_cluster()?;
+        servers.iter().for_each(Server::until_healthy);
+        Some(servers)
+    }
+
+    /// Starts three servers that form a cluster. None if there is no program, which is reported.
+    pub(crate) fn start_forming_cluster() -> Option<Vec<Server>> {
         let program = find()?;
         let [a, b, c, rest @ ..]: [u16; 9] = free_ports();
         let routes = [a, b, c].map(|route| format!("nats://127.0.0.1:{route}")).join(", ");
@@ -79,9 +87,7 @@ impl Server {
             server.run();
             server
         });
-        let servers: Vec<Server> = servers.collect();
-        servers.iter().for_each(Server::until_healthy);
-        Some(servers)
+        Some(servers.collect())
     }
 
     fn at(program: PathBuf, [port, monitor]: [u16; 2]) -> Server {
@@ -126,11 +132,19 @@ impl Server {
         child.wait().unwrap();
     }
 
+    /// Ends it as an operator does, so that it says goodbye to the other servers.
+    pub(crate) fn stop(&mut self) {
+        self.signal(Signal::TERM);
+        self.child.take().unwrap().wait().unwrap();
+    }
+
     /// Lets it read its configuration again.
     pub(crate) fn reload(&self) {
-        let pid = self.child.as_ref().unwrap().id();
-        let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+        self.signal(Signal::HUP);
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(self.child.as_ref().unwrap()), signal).unwrap();
     }
 
     /// Waits until there are so many subscriptions of a subject, by a monitoring connection.

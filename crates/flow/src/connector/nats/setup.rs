@@ -2,7 +2,7 @@
 //! not, and never deleted. One exception: a consumer that would skip messages is made anew.
 
 use std::error::Error;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, FromConsumer, PullConsumer, pull};
@@ -14,6 +14,7 @@ use async_nats::jetstream::{self, ErrorCode};
 
 use super::errors::reason;
 use super::link::Link;
+use super::timing::delay;
 use super::version;
 use crate::config::{Nats, NatsTopic};
 
@@ -27,14 +28,24 @@ const KEEPER: Duration = Duration::from_secs(60);
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
 
 /// What JetStream says while a cluster has no leader.
-const FORMING: [ErrorCode; 3] =
-    [ErrorCode::CLUSTER_INCOMPLETE, ErrorCode::CLUSTER_NOT_AVAILABLE, ErrorCode::CLUSTER_NOT_LEADER];
+const FORMING: [ErrorCode; 4] = [
+    ErrorCode::CLUSTER_INCOMPLETE,
+    ErrorCode::CLUSTER_NOT_ACTIVE,
+    ErrorCode::CLUSTER_NOT_AVAILABLE,
+    ErrorCode::CLUSTER_NOT_LEADER,
+];
+/// What JetStream says if too few servers of a cluster can keep a stream: for now, or for good.
+const NO_PLACE: [ErrorCode; 2] = [ErrorCode::CLUSTER_NO_PEERS, ErrorCode::INSUFFICIENT_RESOURCES];
+/// How long a host that starts waits for such servers.
+const PLACEMENT: Duration = Duration::from_secs(10);
 
 /// Why a stream or a consumer cannot be used.
 #[derive(Debug)]
 pub(super) enum SetupError {
     /// The server did not answer.
     Unreachable(String),
+    /// Too few servers of the cluster can keep the stream: one is not up yet, or the leader does not know it yet.
+    NoPlace(String),
     /// The server refused, or has something else under that name.
     Refused(String),
 }
@@ -42,12 +53,18 @@ pub(super) enum SetupError {
 impl SetupError {
     /// The error with this code of JetStream. A cluster that is still forming counts as a server that does not answer.
     fn refusal(code: ErrorCode, text: String) -> SetupError {
-        if FORMING.contains(&code) { SetupError::Unreachable(text) } else { SetupError::Refused(text) }
+        if FORMING.contains(&code) {
+            SetupError::Unreachable(text)
+        } else if NO_PLACE.contains(&code) {
+            SetupError::NoPlace(text)
+        } else {
+            SetupError::Refused(text)
+        }
     }
 
     pub(super) fn text(&self) -> &str {
         match self {
-            SetupError::Unreachable(text) | SetupError::Refused(text) => text,
+            SetupError::Unreachable(text) | SetupError::NoPlace(text) | SetupError::Refused(text) => text,
         }
     }
 }
@@ -59,15 +76,27 @@ const NO_JETSTREAM: &str = "the NATS server has no JetStream, which `delivery: a
 ///
 /// # Errors
 ///
-/// If the server refuses it.
+/// If the server refuses it, or a cluster has too few servers for it for some seconds.
 pub(super) async fn prepare_at_start(link: &Link, nats: &Nats, topic: &NatsTopic) -> anyhow::Result<()> {
-    if !link.is_up() {
-        return Ok(());
+    let started_at = Instant::now();
+    for attempt in 0.. {
+        if !link.is_up() {
+            break;
+        }
+        match prepare(link, nats, topic).await {
+            Ok(()) | Err(SetupError::Unreachable(_)) => break,
+            Err(SetupError::NoPlace(reason)) if started_at.elapsed() < PLACEMENT => {
+                if attempt == 0 {
+                    tracing::warn!(topic = topic.topic, "{reason}; waiting for more servers of the cluster");
+                }
+                tokio::time::sleep(delay(attempt)).await;
+            }
+            Err(SetupError::NoPlace(reason) | SetupError::Refused(reason)) => {
+                bail!("the topic `{}` cannot cross hosts: {reason}", topic.topic)
+            }
+        }
     }
-    match prepare(link, nats, topic).await {
-        Ok(()) | Err(SetupError::Unreachable(_)) => Ok(()),
-        Err(SetupError::Refused(reason)) => bail!("the topic `{}` cannot cross hosts: {reason}", topic.topic),
-    }
+    Ok(())
 }
 
 /// Creates the stream of a topic and the consumers of all its queues, unless they exist. The

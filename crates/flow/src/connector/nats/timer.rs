@@ -22,7 +22,10 @@ impl Timer {
     pub(super) fn new() -> Result<Timer> {
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC);
         let timer = timer.context("cannot make a timer")?;
-        Ok(Timer(AsyncFd::with_interest(timer, Interest::READABLE).context("cannot wait for a timer")?))
+        // The replacement is unsafe, for types whose descriptor may change. That of an `OwnedFd` cannot.
+        #[allow(deprecated, reason = "no unsafe code for a timer")]
+        let timer = AsyncFd::with_interest(timer, Interest::READABLE).context("cannot wait for a timer")?;
+        Ok(Timer(timer))
     }
 
     /// Waits. Cancel-safe: the next wait has its whole time.
