@@ -420,15 +420,29 @@ topics:
     }
 }
 
+/// A second host without a crossing edge shows how much two equal hosts differ.
 fn throughput_of_a_local_edge_beside_one_that_crosses() {
+    const HOSTS: usize = 12;
+    const LAPS: usize = 30;
     let Some(server) = Server::start(JETSTREAM) else { return };
-    let (mut with, mut without) = (Edge::start(&server, true), Edge::start(&server, false));
-    let pairs = |with: &mut Edge, without: &mut Edge| (0..200).map(|_| without.slice() / with.slice()).collect();
-    let _: Vec<f64> = pairs(&mut with, &mut without);
-    let [low, median, high] = quartiles(pairs(&mut with, &mut without));
-    println!("rate with the crossing edge by rate without: median {median:.3}, quartiles {low:.3} to {high:.3}");
-    for edge in [with, without] {
-        drop(edge.sender);
-        edge.host.stop();
+    let mut ratios: [Vec<f64>; 2] = [const { Vec::new() }; 2];
+    for _ in 0..HOSTS {
+        let mut edges = [true, false, false].map(|crossing| Edge::start(&server, crossing));
+        let mut lap = || edges.each_mut().map(Edge::slice);
+        lap();
+        let laps: Vec<_> = (0..LAPS).map(|_| lap()).collect();
+        for (ratios, index) in ratios.iter_mut().zip([0, 2]) {
+            ratios.push(quartiles(laps.iter().map(|times| times[1] / times[index]).collect())[1]);
+        }
+        for edge in edges {
+            drop(edge.sender);
+            edge.host.stop();
+        }
+    }
+    for (what, ratios) in ["with the crossing edge", "of a second host without"].iter().zip(ratios) {
+        let [low, median, high] = quartiles(ratios);
+        println!(
+            "rate {what} by rate without: median {median:.3}, quartiles {low:.3} to {high:.3} of {HOSTS} sets of hosts"
+        );
     }
 }
