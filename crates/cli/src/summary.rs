@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use estafette_measure::case::Place;
+use estafette_measure::fingerprint::Fingerprint;
 use estafette_measure::limits;
 use estafette_measure::ranking::Ranking;
 use estafette_measure::record::Record;
@@ -21,9 +23,10 @@ pub(crate) fn sentences(record: &Record, rankings: &[Ranking]) -> String {
 }
 
 /// Returns the sentences that say how far the results can be trusted: the noise, a change of the
-/// cores, the allocator.
+/// cores, the allocator, TCP that is paced.
 pub(crate) fn doubts(record: &Record, rankings: &[Ranking]) -> Vec<String> {
-    let mut sentences = vec![noise(record, rankings), core_distance_change(record), allocator(record)];
+    let mut sentences =
+        vec![noise(record, rankings), core_distance_change(record), allocator(record), pacing(record, rankings)];
     sentences.retain(|sentence| !sentence.is_empty());
     sentences
 }
@@ -32,6 +35,21 @@ pub(crate) fn doubts(record: &Record, rankings: &[Ranking]) -> Vec<String> {
 fn allocator(record: &Record) -> String {
     let provenance = record.provenance.as_ref().filter(|provenance| provenance.allocator != "system");
     provenance.map_or(String::new(), |provenance| format!("The allocator was {}.", plain(&provenance.allocator)))
+}
+
+/// Names the congestion control of TCP, if it paces packets and something was measured through the network of one machine.
+fn pacing(record: &Record, rankings: &[Ranking]) -> String {
+    let paced = record.fingerprint.tcp_congestion_control.as_deref().filter(|name| Fingerprint::is_paced(name));
+    let is_measured =
+        rankings.iter().any(|ranking| ranking.cell.scope == Scope::Network && ranking.cell.place != Place::OtherHost);
+    match paced {
+        Some(name) if is_measured => format!(
+            "TCP's congestion control is {}, which paces packets: within this machine, a stream takes up to 5 times as \
+             long, and varies. To compare libraries: sysctl -w net.ipv4.tcp_congestion_control=cubic.",
+            plain(name)
+        ),
+        _ => String::new(),
+    }
 }
 
 /// Lists the winners by scope, and counts the cells without a decision.

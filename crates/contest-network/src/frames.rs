@@ -9,6 +9,7 @@
 //! [`ByteSource`], such as a [`Socket`], transfer the bytes.
 
 use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ use estafette_measure::case::{Case, Load, Pattern, Role};
 use estafette_measure::pattern::TURN;
 use estafette_measure::spec::Wait;
 use estafette_measure::{Ends, Generator, Rx, Tx, Verifier};
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{RecvFlags, SendFlags, getpeername, recv, send, sockopt};
 
 /// How many bytes are sent together, and how many are read at once.
 pub(super) const BATCH_BYTES: usize = 64 << 10;
@@ -116,12 +117,24 @@ pub(super) struct Socket {
 
 impl Socket {
     pub(super) fn new(socket: impl Into<OwnedFd>, case: &Case) -> Socket {
-        Socket { socket: socket.into(), spins: case.wait == Wait::Adaptive }
+        let socket = socket.into();
+        avoid_pacing(&socket);
+        Socket { socket, spins: case.wait == Wait::Adaptive }
     }
 
     /// Duplicates the socket's descriptor.
     pub(super) fn another(&self) -> io::Result<Socket> {
         Ok(Socket { socket: self.socket.try_clone()?, spins: self.spins })
+    }
+}
+
+/// Replaces BBR for a TCP connection within this machine. It paces packets, which is useful between hosts only.
+fn avoid_pacing(socket: &OwnedFd) {
+    let peer = getpeername(socket).ok().flatten().and_then(|peer| SocketAddr::try_from(peer).ok());
+    let is_within = peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback());
+    if is_within && sockopt::tcp_congestion(socket).is_ok_and(|name| name.starts_with("bbr")) {
+        // Paced if it fails.
+        let _ = sockopt::set_tcp_congestion(socket, "reno");
     }
 }
 

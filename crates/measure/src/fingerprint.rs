@@ -27,6 +27,9 @@ pub struct Fingerprint {
     pub virtual_machine: bool,
     /// The frequency governor, if it is known.
     pub governor: Option<String>,
+    /// The congestion control of TCP connections, such as `cubic` or `bbr`, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tcp_congestion_control: Option<String>,
     /// The hash of the machine's identifier. The identifier itself is not recorded.
     pub machine: Option<String>,
 }
@@ -55,10 +58,17 @@ impl Fingerprint {
                 .unwrap_or_else(|| String::from("unknown")),
             virtual_machine: field("flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
             governor: read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            tcp_congestion_control: read("/proc/sys/net/ipv4/tcp_congestion_control"),
             machine: read("/etc/machine-id")
                 .filter(|id| !id.is_empty())
                 .map(|id| format!("{:016x}", fnv(id.as_bytes()))),
         }
+    }
+
+    /// Whether a congestion control sends packets at a rate that it estimates, also within a machine. There the
+    /// estimate limits the rate, and needs a timer of the kernel for many packets.
+    pub fn is_paced(congestion_control: &str) -> bool {
+        congestion_control.starts_with("bbr")
     }
 
     /// The properties that differ, for the user. If there are any, the two records cannot be
@@ -77,6 +87,11 @@ impl Fingerprint {
             .collect();
         if self.cores != other.cores {
             found.push(format!("cores: {} / {}", self.cores, other.cores));
+        }
+        if let (Some(ours), Some(theirs)) = (&self.tcp_congestion_control, &other.tcp_congestion_control)
+            && ours != theirs
+        {
+            found.push(format!("TCP congestion control: {ours} / {theirs}"));
         }
         if self.machine != other.machine {
             found.push(String::from("machine identifier"));

@@ -9,6 +9,7 @@ mod capacity;
 mod cgroup;
 mod clock;
 mod cpu;
+mod tcp;
 
 use std::fs;
 
@@ -73,6 +74,7 @@ pub(crate) fn run(registry: &Registry, args: &Doctor) -> Result<Exit> {
     findings.extend(cpu::findings(&cpus));
     findings.extend(clock::findings());
     findings.extend(capacity::findings());
+    findings.extend(tcp::findings());
     findings.extend(peers(registry));
     let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
     let diagnosis = Diagnosis { warnings: count(Verdict::Warning), notes: count(Verdict::Note), findings };

@@ -51,6 +51,7 @@ pub(super) fn facts(record: &Record) -> Vec<(&'static str, String)> {
         ("seed", record.seed.to_string()),
         ("version", record.tool.clone()),
     ];
+    facts.extend(machine.tcp_congestion_control.clone().map(|name| ("TCP congestion control", name)));
     if let Some(peer) = &record.peer {
         let Peer { address, fingerprint: other, .. } = peer;
         facts.push(("other host", format!("{address}: {}, {} cores, Linux {}", other.cpu, other.cores, other.kernel)));

@@ -81,7 +81,8 @@ impl Hello {
         }
         let texts = [&self.tool, &self.fingerprint.cpu, &self.fingerprint.architecture, &self.fingerprint.kernel];
         let more = [&self.fingerprint.clock_source];
-        let optional = [&self.commit, &self.fingerprint.governor, &self.fingerprint.machine];
+        let of_machine = &self.fingerprint;
+        let optional = [&self.commit, &of_machine.governor, &of_machine.machine, &of_machine.tcp_congestion_control];
         let mut all = texts.into_iter().chain(more).chain(optional.into_iter().flatten());
         if all.any(|text| text.len() > MAX_TEXT) {
             bail!("{who} describes itself with a text of more than {MAX_TEXT} bytes");

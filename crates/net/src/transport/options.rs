@@ -15,6 +15,9 @@ use crate::upgrade::{Headers, UpgradeHook, UpgradeRequest, UpgradeResponse};
 /// Options of a connection or a listener. Every transport accepts them and ignores those it has no
 /// use for.
 ///
+/// One thing needs no option: on Linux a TCP connection to or from a loopback address uses Reno in place of BBR, if that is the
+/// system's congestion control. BBR would pace it, and within a machine that only costs time.
+///
 /// ```
 /// use std::time::Duration;
 /// use estafette_net::Options;

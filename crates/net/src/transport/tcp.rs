@@ -1,12 +1,12 @@
 //! TCP. Nagle's algorithm is off by default.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
-use super::platform::{accept, set_user_timeout};
+use super::platform::{accept, avoid_pacing, set_user_timeout};
 use super::socket::{SocketLink, begun, socket, socket_address};
 use super::tunnel::TunnelLink;
 use super::{Link, Listener, Listening, Opened, Options, Transport};
@@ -47,6 +47,9 @@ impl Transport for Tcp {
         if let Some(source) = options.source {
             socket.bind(&source.into())?;
         }
+        if to.ip().to_canonical().is_loopback() {
+            avoid_pacing(&socket);
+        }
         begun(socket.connect(&to.into()))?;
         let link = SocketLink::connecting(socket, "tcp");
         Ok(Opened::Stream(match &options.tunnel {
@@ -71,6 +74,12 @@ impl Transport for Tcp {
     }
 }
 
+/// Whether a connection is from a loopback address of this machine.
+fn is_loopback(socket: &OwnedFd) -> bool {
+    let peer = SockRef::from(socket).peer_addr().ok().and_then(|peer| peer.as_socket());
+    peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback())
+}
+
 struct TcpListener {
     socket: Socket,
 }
@@ -81,7 +90,11 @@ impl Listener for TcpListener {
     }
 
     fn accept(&self) -> io::Result<Box<dyn Link>> {
-        Ok(Box::new(SocketLink::accepted(accept(&self.socket)?, "tcp")))
+        let socket = accept(&self.socket)?;
+        if is_loopback(&socket) {
+            avoid_pacing(&socket);
+        }
+        Ok(Box::new(SocketLink::accepted(socket, "tcp")))
     }
 
     fn local(&self) -> Option<Address> {
@@ -91,9 +104,31 @@ impl Listener for TcpListener {
 
 #[cfg(test)]
 mod tests {
-    use socket2::SockRef;
-
     use super::*;
+
+    /// The congestion control of both ends of a connection, whose listener has BBR.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_connection_within_the_machine_is_not_paced() {
+        let options = Options::default();
+        let Listening::Streams(listener) = Tcp.listen(&"tcp://127.0.0.1:0".parse().unwrap(), &options).unwrap() else {
+            panic!()
+        };
+        if let Err(error) = SockRef::from(&listener.source()).set_tcp_congestion(b"bbr") {
+            return eprintln!("skipped: this system has no BBR, or not for this user: {error}");
+        }
+        let Opened::Stream(ours) = Tcp.connect(&listener.local().unwrap(), &options).unwrap() else { panic!() };
+        let theirs = loop {
+            match listener.accept() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                accepted => break accepted.unwrap(),
+            }
+        };
+        for link in [&ours, &theirs] {
+            let name = SockRef::from(&link.source()).tcp_congestion().unwrap();
+            assert!(!name.starts_with(b"bbr"), "{}", String::from_utf8_lossy(&name));
+        }
+    }
 
     #[test]
     fn both_ends_get_the_options() {

@@ -11,7 +11,7 @@ use nix::sys::socket::{
 };
 use rustix::fs::{Mode, fchmod};
 use rustix::net::{SendFlags, SocketFlags, accept_with};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::super::credentials::PeerCredentials;
 
@@ -36,6 +36,19 @@ pub(crate) fn bind_device(socket: &Socket, name: &str) -> io::Result<()> {
 /// Sets how long sent data may remain unacknowledged.
 pub(crate) fn set_user_timeout(socket: &Socket, time: Duration) -> io::Result<()> {
     socket.set_tcp_user_timeout(Some(time))
+}
+
+/// Has a connection within this machine not paced. Does nothing if the system's congestion control does not pace.
+///
+/// BBR sends at a rate that it estimates, with a timer for each packet of 64 KiB. Between hosts that keeps queues short. Within a
+/// machine there is no queue, and a stream takes two to five times as long (docs/rationale/net.md). Every Linux has Reno and
+/// lets every process choose it. It has no pace, and without loss it does nothing.
+pub(crate) fn avoid_pacing(socket: &impl AsFd) {
+    let socket = SockRef::from(socket);
+    if socket.tcp_congestion().is_ok_and(|name| name.starts_with(b"bbr")) {
+        // Paced if it fails.
+        let _ = socket.set_tcp_congestion(b"reno");
+    }
 }
 
 /// The address of an abstract UNIX socket: its name starts with a zero byte.

@@ -34,6 +34,9 @@ pub(crate) fn accept(listener: impl AsFd) -> io::Result<OwnedFd> {
     Ok(socket.into())
 }
 
+/// Has a connection within this machine not paced. macOS paces none.
+pub(crate) fn avoid_pacing(_: &impl AsFd) {}
+
 /// Binds to one network device.
 pub(crate) fn bind_device(_: &Socket, _: &str) -> io::Result<()> {
     Err(unsupported("SO_BINDTODEVICE: leave Options::device unset, or use Options::source"))
