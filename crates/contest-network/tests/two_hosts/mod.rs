@@ -210,8 +210,14 @@ fn check(loss: Loss, case: &Case, reports: &[(Role, Report)]) {
     let consumers = parties().filter(|party| matches!(party.role, Role::Consumer(_)));
     let received: u64 = consumers.flat_map(|party| &party.received).map(|count| count.received).sum();
     let what = format!("{} in {}", case.mechanism, case.cell);
-    let least = if loss == Loss::BestEffort && case.cell.pattern == Pattern::Stream { 1 } else { 45 };
+    let may_lose = loss == Loss::BestEffort && case.cell.pattern == Pattern::Stream;
     assert_eq!(sent, 45, "{what}");
+    let least = if may_lose { 1 } else { 45 };
     assert!((least..=45).contains(&received), "{what}: {received} of {sent} messages arrived");
-    assert!(parties().all(|party| party.faults.is_empty()), "{what}: {reports:?}");
+    for mut faults in parties().map(|party| party.faults) {
+        if may_lose {
+            faults.lost = 0;
+        }
+        assert!(faults.is_empty(), "{what}: {reports:?}");
+    }
 }
