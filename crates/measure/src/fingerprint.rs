@@ -121,4 +121,12 @@ mod tests {
         let other = Fingerprint { cores: this.cores + 1, cpu: String::from("Z80"), ..this.clone() };
         assert_eq!(this.differences(&other).len(), 2);
     }
+
+    #[test]
+    fn the_congestion_control_differs_only_if_both_are_known() {
+        let with =
+            |name: Option<&str>| Fingerprint { tcp_congestion_control: name.map(str::to_owned), ..Fingerprint::take() };
+        assert_eq!(with(Some("bbr")).differences(&with(Some("cubic"))), ["TCP congestion control: bbr / cubic"]);
+        assert_eq!(with(Some("bbr")).differences(&with(None)), Vec::<String>::new());
+    }
 }

@@ -106,6 +106,16 @@ impl Listener for TcpListener {
 mod tests {
     use super::*;
 
+    /// The next connection of a listener.
+    fn accepted(listener: &dyn Listener) -> Box<dyn Link> {
+        loop {
+            match listener.accept() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                accepted => return accepted.unwrap(),
+            }
+        }
+    }
+
     /// The congestion control of both ends of a connection, whose listener has BBR.
     #[cfg(target_os = "linux")]
     #[test]
@@ -118,12 +128,7 @@ mod tests {
             return eprintln!("skipped: this system has no BBR, or not for this user: {error}");
         }
         let Opened::Stream(ours) = Tcp.connect(&listener.local().unwrap(), &options).unwrap() else { panic!() };
-        let theirs = loop {
-            match listener.accept() {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                accepted => break accepted.unwrap(),
-            }
-        };
+        let theirs = accepted(&*listener);
         for link in [&ours, &theirs] {
             let name = SockRef::from(&link.source()).tcp_congestion().unwrap();
             assert!(!name.starts_with(b"bbr"), "{}", String::from_utf8_lossy(&name));
@@ -141,12 +146,7 @@ mod tests {
             options.user_timeout = user_timeout;
             let Listening::Streams(listener) = Tcp.listen(&at, &options).unwrap() else { panic!() };
             let Opened::Stream(ours) = Tcp.connect(&listener.local().unwrap(), &options).unwrap() else { panic!() };
-            let theirs = loop {
-                match listener.accept() {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    accepted => break accepted.unwrap(),
-                }
-            };
+            let theirs = accepted(&*listener);
             for link in [&ours, &theirs] {
                 let source = link.source();
                 let socket = SockRef::from(&source);
