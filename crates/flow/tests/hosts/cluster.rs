@@ -16,26 +16,26 @@ fn ground(cluster: &[Server]) -> Ground {
 }
 
 fn hosts_start_while_a_cluster_forms() {
-    const COUNT: usize = 100;
     let Some(cluster) = Server::start_forming_cluster() else { return };
-    let ground = ground(&cluster);
-    ground.write("in.txt", numbers(COUNT));
-    let (edge, center) = (ground.run("edge"), ground.run("center"));
-    ground.until_all("out.txt", numbers(COUNT));
-    center.end();
-    edge.end();
+    messages_arrive(&ground(&cluster), || ());
 }
 
 /// A stream cannot have three replicas before.
 fn hosts_start_while_a_server_of_a_cluster_starts() {
-    const COUNT: usize = 100;
     let Some(mut cluster) = Server::start_cluster() else { return };
     cluster[2].stop();
-    let ground = ground(&cluster);
+    messages_arrive(&ground(&cluster), || {
+        std::thread::sleep(Duration::from_millis(500));
+        cluster[2].run();
+    });
+}
+
+/// Starts the hosts, calls `after_start`, and waits for every message.
+fn messages_arrive(ground: &Ground, after_start: impl FnOnce()) {
+    const COUNT: usize = 100;
     ground.write("in.txt", numbers(COUNT));
     let (edge, center) = (ground.run("edge"), ground.run("center"));
-    std::thread::sleep(Duration::from_millis(500));
-    cluster[2].run();
+    after_start();
     ground.until_all("out.txt", numbers(COUNT));
     center.end();
     edge.end();

@@ -1,5 +1,7 @@
 //! Tests of the figures of whole instances.
 
+use serde_json::json;
+
 use super::validity::empty_figures;
 use super::*;
 use crate::coordinator::FailureKind;
@@ -8,6 +10,19 @@ use crate::hosts::HostLoad;
 use crate::protocol::{self, LatencyCounts};
 use crate::record::MIN_LAPS;
 use crate::slices::SliceCounts;
+
+/// The case of a mechanism `x` with these values, which replace those of a spinning stream between threads.
+fn case(changes: serde_json::Value) -> Case {
+    let mut cell = json!({
+        "scope": "thread", "pattern": "stream", "payload": "u64", "producers": 1, "capacity": 1,
+        "runtime": "thread", "wait": "spin", "place": "free",
+    });
+    for (name, value) in changes.as_object().unwrap() {
+        cell[name] = value.clone();
+    }
+    let mechanism = format!("{}/x", cell["scope"].as_str().unwrap());
+    serde_json::from_value(json!({"mechanism": mechanism, "cell": cell})).unwrap()
+}
 
 #[test]
 fn fairness_is_the_slowest_producer_divided_by_the_mean() {
@@ -43,9 +58,7 @@ fn a_long_turn_with_stolen_time_does_not_count_but_its_slices_do() {
         let report = protocol::Report { parties: vec![party], ..Default::default() };
         let measured =
             Measured { reports: vec![(Role::Consumer(0), report)], is_long_turn_stolen, ..Measured::default() };
-        let case = r#"{"mechanism": "thread/x", "cell": {"scope": "thread", "pattern": "stream",
-            "payload": "u64", "producers": 1, "capacity": 1, "runtime": "thread", "wait": "spin", "place": "free"}}"#;
-        let case = serde_json::from_str(case).unwrap();
+        let case = case(json!({}));
         let window = Window::Time { warmup_ns: 0, measure_ns: 100_000 };
         let figures = figures(&Spec::new("thread/x"), &case, window, &measured, Disturbance::default()).unwrap();
         (figures.long_turn_ns, figures.slices.len())
@@ -56,9 +69,7 @@ fn a_long_turn_with_stolen_time_does_not_count_but_its_slices_do() {
 
 #[test]
 fn an_instance_that_received_nothing_fails_unless_it_was_disturbed() {
-    let case = r#"{"mechanism": "thread/x", "cell": {"scope": "thread", "pattern": "stream", "payload": "u64",
-        "producers": 1, "capacity": 1, "runtime": "thread", "wait": "spin", "place": "free"}}"#;
-    let case = serde_json::from_str(case).unwrap();
+    let case = case(json!({}));
     let window = Window::Time { warmup_ns: 0, measure_ns: 1_000 };
     let figures = |steal, other_load| {
         let measured = Measured { steal, ..Measured::default() };
@@ -72,9 +83,7 @@ fn an_instance_that_received_nothing_fails_unless_it_was_disturbed() {
 
 #[test]
 fn a_few_copies_that_are_not_one_message_are_none() {
-    let case = r#"{"mechanism": "process/x", "cell": {"scope": "process", "pattern": "pub-sub", "payload": "u64",
-        "producers": 4, "capacity": 1, "runtime": "thread", "wait": "block", "place": "free"}}"#;
-    let case: Case = serde_json::from_str(case).unwrap();
+    let case = case(json!({"scope": "process", "pattern": "pub-sub", "producers": 4, "wait": "block"}));
     let window = Window::Time { warmup_ns: 0, measure_ns: 1_000 };
     let messages = |of_each: [u64; 4]| {
         let report = |(index, messages)| {
@@ -93,9 +102,7 @@ fn a_few_copies_that_are_not_one_message_are_none() {
 
 #[test]
 fn the_other_host_disturbs_as_this_one_does() {
-    let case = r#"{"mechanism": "network/x", "cell": {"scope": "network", "pattern": "stream", "payload": "u64",
-        "producers": 1, "capacity": 1, "runtime": "thread", "wait": "block", "place": "other-host"}}"#;
-    let case = serde_json::from_str(case).unwrap();
+    let case = case(json!({"scope": "network", "wait": "block", "place": "other-host"}));
     let window = Window::Time { warmup_ns: 0, measure_ns: 1_000 };
     let discarded = |messages, steal, other_load| {
         let party = PartyReport { messages, window_ns: 1_000, ..PartyReport::new(Role::Consumer(0)) };
@@ -129,9 +136,7 @@ fn open_loops_are_compared_by_the_99th_percentile_even_of_few_samples() {
         let report = protocol::Report { parties: vec![party], ..Default::default() };
         Measured { reports: vec![(Role::Consumer(0), report)], ..Measured::default() }
     };
-    let case = r#"{"mechanism": "thread/x", "cell": {"scope": "thread", "pattern": "stream", "payload": "u64",
-        "producers": 1, "capacity": 1, "runtime": "thread", "wait": "spin", "place": "free", "load": "1000/s"}}"#;
-    let case = serde_json::from_str(case).unwrap();
+    let case = case(json!({"load": "1000/s"}));
     let window = Window::Time { warmup_ns: 0, measure_ns: 1_000 };
     for (rest, ns) in [(0, 100.0), (1, 2_000.0), (2, 2_000.0)] {
         let figures = figures(&Spec::new("thread/x"), &case, window, &measured(rest), Disturbance::default()).unwrap();
