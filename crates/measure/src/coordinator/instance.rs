@@ -533,7 +533,11 @@ impl Instance {
         match killed {
             Some((index, what)) => {
                 let death = self.failure(FailureKind::Crash, &what, vec![index]);
-                Failure { text: format!("{}\nafter which {}", death.text, failure.text), ..death }
+                match self.children.0[index].lost() {
+                    // The error of a request to the other host gives the same reason.
+                    Some(why) if failure.text.contains(why) => death,
+                    _ => Failure { text: format!("{}\nafter which {}", death.text, failure.text), ..death },
+                }
             }
             None => failure,
         }
