@@ -4,7 +4,6 @@ use std::fmt;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::case::{Cell, Load, Pattern, Payload, PayloadKind, Place};
@@ -13,7 +12,8 @@ use crate::message::{Generator, Shared, Value as _, Verifier};
 use crate::spec::{Runtime, Scope, Spec, Wait};
 
 /// What filling and checking a message costs by itself, on one core, with the message in its cache.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Handling {
     /// The payload that is filled and checked.
     pub payload: Payload,

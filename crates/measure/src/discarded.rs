@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The maximum part of the cores' time that the hypervisor may take. Above it an instance is
@@ -12,7 +11,8 @@ pub const MAX_STEAL: f64 = 0.01;
 /// Why an instance is discarded. Only these causes count, which were defined before the run. None
 /// depends on the measured value, except that [`Discarded::OtherLoad`] is for instances without any
 /// message.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Discarded {
     /// The hypervisor took time from the instance's cores.

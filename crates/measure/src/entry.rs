@@ -150,7 +150,7 @@ pub fn messages<M: Transport<Message>>(mechanism: M) -> impl Entry {
 /// # Panics
 /// If its description lists a runtime other than threads.
 pub fn pipelines<M: Mechanism>(mechanism: M) -> impl Entry {
-    Enrolled::blocking(mechanism, delegate::<M>)
+    Enrolled::blocking(mechanism, |mechanism, case, role, ctx| delegate(mechanism, case, role, ctx))
 }
 
 impl Entry for Coding {

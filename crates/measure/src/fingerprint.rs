@@ -3,13 +3,13 @@
 use std::fs;
 
 use rustix::system::uname;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::available_cpus;
 
 /// The properties of a machine that influence results.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Fingerprint {
     /// The model name of the processor.
     pub cpu: String,

@@ -6,7 +6,6 @@
 //! So both are read between the laps. A lap with a change does not count, whatever was measured in
 //! it.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::steady;
@@ -15,7 +14,8 @@ use crate::limits::steady;
 pub(crate) const LONG_LAP: u64 = 1;
 
 /// The state of the machine around the laps of one heat.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct HeatRecord {
     /// The number of the heat, from 1.
     pub heat: usize,

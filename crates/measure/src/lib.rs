@@ -62,6 +62,8 @@ pub mod refusal;
 pub mod rendezvous;
 pub mod run;
 mod schedule;
+#[cfg(test)]
+mod schema;
 mod shared_memory;
 pub mod slices;
 pub mod spec;

@@ -195,13 +195,12 @@ impl<T, R> Ends<T, R> {
         let is_pair = !pattern.has_several_parties() && !pattern.is_one_thread() && !pattern.is_pipeline();
         ensure!(is_pair && pattern != Pattern::Duplex, "one sender and one receiver cannot play {pattern}");
         let (tx, rx) = open()?;
-        let (client, server) = (Role::Producer(0), Role::Consumer(0));
-        if !case.pattern.is_bidirectional() {
-            return Ok(Ends::many([tx], [rx]));
-        }
-        let (reply_tx, reply_rx) = open()?;
-        let client_ends = PartyEnds { role: client, tx: Some(tx), rx: Some(reply_rx) };
-        Ok(Ends(vec![client_ends, PartyEnds { role: server, tx: Some(reply_tx), rx: Some(rx) }]))
+        let reply = if pattern.is_bidirectional() { Some(open()?) } else { None };
+        let (reply_tx, reply_rx) = reply.unzip();
+        Ok(Ends(vec![
+            PartyEnds { role: Role::Producer(0), tx: Some(tx), rx: reply_rx },
+            PartyEnds { role: Role::Consumer(0), tx: reply_tx, rx: Some(rx) },
+        ]))
     }
 
     /// All ends of a case inside one process, for a channel whose sender can be cloned.

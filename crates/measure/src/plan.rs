@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::admission::can_run;
@@ -14,7 +13,8 @@ use crate::spec::Standing;
 use crate::window::Window;
 
 /// A case of a run. The control is a second entrant with the same mechanism in the same cell.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Entrant {
     /// The case.
     pub case: Case,
@@ -39,7 +39,8 @@ impl Entrant {
 }
 
 /// A mechanism that cannot run in a cell, and the reason.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Refusal {
     /// The case that is not measured.
     pub case: Case,

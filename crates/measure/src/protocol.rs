@@ -16,7 +16,6 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
 };
-use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -149,7 +148,8 @@ pub struct Publication {
 }
 
 /// The measurements of a child.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Report {
     /// The report of each party that it played. Empty for a broker.
     pub parties: Vec<PartyReport>,
@@ -176,7 +176,8 @@ fn is_zero(number: &u64) -> bool {
 }
 
 /// The measurements of one party.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PartyReport {
     /// The role of the party.
     pub role: Role,
@@ -248,7 +249,8 @@ impl PartyReport {
 }
 
 /// The distribution of latencies.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LatencyCounts {
     /// The number of round trips timed together, if one is too short for the clock. Each time is
     /// the mean of a batch.
@@ -258,7 +260,8 @@ pub struct LatencyCounts {
 }
 
 /// The cost of a codec's message within the window.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CodecFigures {
     /// Nanoseconds to encode a message, from the median batch.
     pub encode_ns: f64,

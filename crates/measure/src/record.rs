@@ -9,7 +9,6 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::bound::Handling;
@@ -48,7 +47,8 @@ const MAX_ENTRANTS: usize = 100_000;
 const MAX_INSTANCES: usize = 10_000_000;
 
 /// The results of a run so far.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Record {
     /// Always `estafette-record`.
     pub format: String,
@@ -100,7 +100,8 @@ pub struct Record {
 }
 
 /// What wrote a record, and how it was called.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Provenance {
     /// The commit of the tool's sources. `None` if they were not built from a git repository.
     pub commit: Option<String>,
@@ -113,7 +114,8 @@ pub struct Provenance {
 }
 
 /// The other host of a run between two hosts.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Peer {
     /// How it was reached, such as `tcp://host:port` or `ssh://host`, without a user's name.
     pub address: String,
@@ -136,7 +138,8 @@ pub struct Peer {
 }
 
 /// An instance and its outcome.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct InstanceRecord {
     /// The round, from 0.
     pub round: usize,
@@ -156,7 +159,8 @@ pub struct InstanceRecord {
 }
 
 /// The result of one slice of a mechanism.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SliceFigure {
     /// The number of the lap within its heat. In each lap every instance of the heat has one slice.
     pub lap: u64,
@@ -165,7 +169,8 @@ pub struct SliceFigure {
 }
 
 /// The outcome of an instance.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// It ran to its end.
@@ -181,7 +186,8 @@ pub enum Outcome {
 }
 
 /// The figures of an instance.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Figures {
     /// Messages that the consumer received within the window. In a ping-pong, round trips.
     pub messages: u64,
@@ -253,7 +259,8 @@ pub struct Figures {
 }
 
 /// The latencies of an instance in nanoseconds.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Latency {
     /// Whether these are the times of an open loop, from when a message was due until it had
     /// arrived. Otherwise they are round-trip times.
@@ -450,14 +457,6 @@ impl Record {
     /// The description of a mechanism, by its name.
     pub fn spec(&self, mechanism: &str) -> Option<&Spec> {
         self.mechanisms.iter().find(|spec| spec.name == mechanism)
-    }
-
-    /// The JSON Schema of records.
-    pub fn schema() -> String {
-        let schema = schemars::schema_for!(Record);
-        let mut text = serde_json::to_string_pretty(&schema).unwrap_or_default();
-        text.push('\n');
-        text
     }
 }
 

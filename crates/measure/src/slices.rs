@@ -5,7 +5,6 @@
 //! stopped or resumed does not count.
 
 use hdrhistogram::Histogram;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The time at the beginning of each turn that does not count.
@@ -17,7 +16,8 @@ const UNITS: u64 = 64;
 const MAX_SLICES: usize = 1_000;
 
 /// The counts of one party in one slice.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SliceCounts {
     /// The number of the lap.
     pub lap: u64,

@@ -1,7 +1,6 @@
 //! The description of a mechanism. It decides which cases the mechanism can run and which others it
 //! is ranked with.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::case::{Cell, Load, Pattern, PayloadKind};
@@ -9,7 +8,8 @@ pub use crate::environment::{Runtime, Scope, Wait};
 use crate::names::names;
 
 /// Who owns the bytes of a message while it is passed. Mechanisms are ranked within one class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Ownership {
     /// A value is moved from the sender to the receiver.
@@ -21,7 +21,8 @@ pub enum Ownership {
 }
 
 /// The order in which a receiver sees messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Ordering {
     /// All messages arrive in the order in which they were sent.
@@ -34,7 +35,8 @@ pub enum Ordering {
 }
 
 /// Whether messages may be lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Loss {
     /// A lost message is a defect.
@@ -46,7 +48,8 @@ pub enum Loss {
 
 /// Whether a pending receive can be dropped without losing a message, as `select!` and time-outs do
 /// (cancel safety).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Cancel {
     /// The documentation says that it can.
@@ -60,7 +63,8 @@ pub enum Cancel {
 }
 
 /// The part that a mechanism plays in a ranking.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
     /// A way to pass a message that a program can choose.
@@ -74,7 +78,8 @@ pub enum Standing {
 }
 
 /// The runs that include a mechanism when the user does not name it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Tier {
     /// The overview, and every suite that it can run.
@@ -95,7 +100,8 @@ names!(Ordering, "ordering", Strict = "strict", PerProducer = "per-producer", Un
 names!(Cancel, "cancel safety", Safe = "safe", Unsafe = "unsafe", Undocumented = "undocumented");
 names!(Loss, "loss", Never = "never", BestEffort = "best-effort");
 /// The description of a mechanism. Built with [`Spec::new`] and the methods named after the fields.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Spec {
     /// `scope/name`.
     pub name: String,

@@ -5,11 +5,11 @@ use std::{fs, io};
 
 use nix::sys::resource::{UsageWho, getrusage};
 use rustix::time::{ClockId, clock_gettime};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Processor time and context switches of a whole process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Usage {
     /// Processor time, user and system, in nanoseconds.
     pub cpu_ns: u64,

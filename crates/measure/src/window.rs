@@ -3,7 +3,6 @@
 
 use std::ops::Range;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::now_ns;
@@ -13,7 +12,8 @@ use crate::slices::{SliceCounts, Slices};
 use crate::usage::Usage;
 
 /// How long an instance runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Window {
     /// For a time.

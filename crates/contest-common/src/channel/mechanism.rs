@@ -8,8 +8,8 @@ use anyhow::Result;
 use estafette_measure::case::{Case, Role};
 use estafette_measure::executor::Executor;
 use estafette_measure::{
-    AsyncMechanism, AsyncRx, AsyncTransport, AsyncTx, Ends, Generator, Mechanism, Rendezvous, Rx, Spec, Transport, Tx,
-    Value, Verifier,
+    AsyncMechanism, AsyncRx, AsyncTransport, AsyncTx, Ends, Generator, Mechanism, PartyEnds, Rendezvous, Rx, Spec,
+    Transport, Tx, Value, Verifier,
 };
 use futures_util::FutureExt;
 
@@ -79,12 +79,18 @@ fn open<C: Channel, P: Value>(case: &Case) -> Result<Ends<SendEnd<C, P>, RecvEnd
         return Ends::pair(case, || Ok(open()));
     }
     let (tx, rx) = open();
-    let mut txs: Vec<_> = (1..case.sending()).map(|_| SendEnd(tx.0.clone())).collect();
-    txs.push(tx);
-    let mut rxs: Vec<_> = (1..case.consumers()).filter_map(|_| C::receiver(&rx.0).map(RecvEnd)).collect();
-    rxs.push(rx);
-    anyhow::ensure!(rxs.len() == case.consumers(), "{} has one receiver", case.mechanism);
-    Ok(Ends::many(txs, rxs))
+    // Not `Ends::many`: its iterators would be compiled for each channel and type of message.
+    let mut parties = Vec::with_capacity(case.sending() + case.consumers());
+    for index in 1..case.sending() {
+        parties.push(PartyEnds { role: Role::Producer(index), tx: Some(SendEnd(tx.0.clone())), rx: None });
+    }
+    for index in 1..case.consumers() {
+        let Some(rx) = C::receiver(&rx.0) else { anyhow::bail!("{} has one receiver", case.mechanism) };
+        parties.push(PartyEnds { role: Role::Consumer(index), tx: None, rx: Some(RecvEnd(rx)) });
+    }
+    parties.push(PartyEnds { role: Role::Producer(0), tx: Some(tx), rx: None });
+    parties.push(PartyEnds { role: Role::Consumer(0), tx: None, rx: Some(rx) });
+    Ok(Ends(parties))
 }
 
 impl<C: ThreadChannel, P: Value> Transport<P> for BetweenThreads<C> {

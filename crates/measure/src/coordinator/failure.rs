@@ -1,6 +1,5 @@
 //! Why an instance has no result.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Why an instance has no result.
@@ -13,7 +12,8 @@ pub struct Failure {
 }
 
 /// The kinds of failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
     /// The user interrupted the run.

@@ -65,8 +65,11 @@ pub(super) async fn send<T: AsyncTx>(mut tx: T, setup: LoopSetup) -> Result<Part
     let mut control = SendLoop::new(setup);
     run!(tx, control, |action| match action {
         Action::Flush => flush(&mut tx).await,
-        Action::Batch(count) => send_batch(&mut tx, &mut control.source, count).await,
-        Action::Send => send_batch(&mut tx, &mut control.source, 1).await,
+        // One call: the future of a batch is compiled once for each mechanism.
+        Action::Batch(_) | Action::Send => {
+            let count = if let Action::Batch(count) = action { count } else { 1 };
+            send_batch(&mut tx, &mut control.source, count).await
+        }
         Action::Receive => unreachable!("a producer does not receive"),
     })
 }

@@ -36,7 +36,8 @@ use crate::limits::pin_to;
 use crate::mechanism::{AsyncRx, AsyncTransport, AsyncTx, Ends, Mechanism, Rx, Transport, Tx};
 use crate::memory::MemoryProbe;
 use crate::pace::Feedback;
-use crate::parts::{LoopEnds, Part, parts};
+use crate::parts::ServerEnds;
+use crate::pattern::{LoopKind, LoopPlan};
 use crate::pipeline::{self, PipelineEnd};
 use crate::protocol::Report;
 use crate::rendezvous::Rendezvous;
@@ -49,20 +50,16 @@ use crate::window::Window;
 ///
 /// # Errors
 /// When the mechanism cannot be opened, or when a send or a receive fails.
+// An entry has one of these for each type of value. Inlined into one function they take longer to compile.
+#[inline(never)]
 pub fn drive<M: Transport<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report> {
     if role == Role::Broker || case.pattern.is_pipeline() {
         return delegate(mechanism, case, role, ctx);
     }
-    let (parts, memory) = open(case, role, ctx, |rendezvous| mechanism.open(case, role, rendezvous))?;
-    let loops = parts.into_iter().map(Loop::blocking).collect();
-    let played = ChildLoops {
-        case,
-        role,
-        executor: Box::new(Threads),
-        loops,
-        lossy: is_lossy(mechanism),
-        memory: memory.start()?,
-    };
+    let (ends, memory) = open(case, role, ctx, |rendezvous| mechanism.open(case, role, rendezvous))?;
+    let loops = Loop::all(case, &ctx.cpus, ends, Loop::blocking)?;
+    let lossy = is_lossy(mechanism);
+    let played = ChildLoops { case, role, executor: Box::new(Threads), loops, lossy, memory: memory.start()? };
     play(played, ctx)
 }
 
@@ -70,14 +67,16 @@ pub fn drive<M: Transport<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &m
 ///
 /// # Errors
 /// Those of [`drive`], and when the runtime cannot be started.
+#[inline(never)] // as `drive`
 pub fn drive_async<M: AsyncTransport<P>, P>(mechanism: &M, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report> {
     if role == Role::Broker || case.pattern.is_pipeline() {
         return delegate(mechanism, case, role, ctx);
     }
-    let (parts, memory) = open(case, role, ctx, |rendezvous| mechanism.open(case, role, rendezvous))?;
+    let (ends, memory) = open(case, role, ctx, |rendezvous| mechanism.open(case, role, rendezvous))?;
     let executor = mechanism.executor(case)?;
-    let loops = parts.into_iter().map(Loop::of_tasks).collect::<Result<_>>()?;
-    let played = ChildLoops { case, role, executor, loops, lossy: is_lossy(mechanism), memory: memory.start()? };
+    let loops = Loop::all(case, &ctx.cpus, ends, Loop::of_tasks)?;
+    let lossy = is_lossy(mechanism);
+    let played = ChildLoops { case, role, executor, loops, lossy, memory: memory.start()? };
     play(played, ctx)
 }
 
@@ -87,15 +86,14 @@ fn open<T, R>(
     role: Role,
     ctx: &mut Ctx,
     open: impl FnOnce(&mut Rendezvous) -> Result<Ends<T, R>>,
-) -> Result<(Vec<Part<T, R>>, Memory)> {
+) -> Result<(Ends<T, R>, Memory)> {
     prepare(case, role, ctx)?;
     let memory = Memory::before(case)?;
-    let Ends(parties) = open(&mut ctx.rendezvous).context("opening")?;
-    let memory = memory.opened()?;
-    Ok((parts(case.pattern, parties, &ctx.cpus)?, memory))
+    let ends = open(&mut ctx.rendezvous).context("opening")?;
+    Ok((ends, memory.opened()?))
 }
 
-fn is_lossy(mechanism: &impl Mechanism) -> bool {
+fn is_lossy(mechanism: &dyn Mechanism) -> bool {
     mechanism.spec().loss == Loss::BestEffort
 }
 
@@ -147,7 +145,7 @@ struct LoopMemory {
 ///
 /// # Errors
 /// Those of the mechanism.
-pub(crate) fn delegate<M: Mechanism>(mechanism: &M, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report> {
+pub(crate) fn delegate(mechanism: &dyn Mechanism, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report> {
     prepare(case, role, ctx)?;
     if role != Role::Broker {
         return play_pipeline(mechanism, case, role, ctx);
@@ -160,7 +158,7 @@ pub(crate) fn delegate<M: Mechanism>(mechanism: &M, case: &Case, role: Role, ctx
 ///
 /// # Errors
 /// Those of the mechanism.
-fn play_pipeline<M: Mechanism>(mechanism: &M, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report> {
+fn play_pipeline(mechanism: &dyn Mechanism, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report> {
     let messages = pipeline::messages(case, ctx.window, mechanism.pipeline_slowness(case));
     let ends = mechanism.pipeline(case, role, messages, &mut ctx.rendezvous)?;
     let usage = ctx.rendezvous.spent().and(&Usage::of_children());
@@ -193,36 +191,89 @@ struct Loop {
 }
 
 impl Loop {
+    /// The loops of a child whose mechanism opened these ends. `cpus` has the core of each party, in the order of the roles.
+    ///
+    /// # Errors
+    /// When a party lacks an end that its pattern needs, and those of `run`.
+    fn all<T, R>(
+        case: &Case,
+        cpus: &[Option<usize>],
+        mut ends: Ends<T, R>,
+        run: impl Fn(&mut Ends<T, R>, LoopKind) -> Result<Run>,
+    ) -> Result<Vec<Loop>> {
+        let plans = ends.plan(case.pattern)?;
+        let mut loops = Vec::with_capacity(plans.len());
+        for LoopPlan { role, core_of, kind } in plans {
+            let cpu = cpus.get(core_of).copied().flatten();
+            loops.push(Loop { role, cpu, run: run(&mut ends, kind)? });
+        }
+        Ok(loops)
+    }
+
     /// A loop whose ends block.
-    fn blocking<T: Tx, R: Rx>(part: Part<T, R>) -> Loop {
-        let run: Run = match part.ends {
-            LoopEnds::Sending(tx) => on_thread(move |setup| blocking::send(tx, SendLoop::new(setup))),
-            LoopEnds::Receiving(rx) => on_thread(move |setup| blocking::receive(rx, ReceiveLoop::new(setup)?)),
-            LoopEnds::Requesting(ends) => on_thread(move |setup| blocking::request(ends, RequestLoop::new(setup)?)),
-            LoopEnds::Replying(ends) => on_thread(move |setup| blocking::reply(ends, ReplyLoop::new(setup))),
-            LoopEnds::Serving(ends) => on_thread(move |setup| blocking::serve(ends, ServeLoop::new(setup))),
-            LoopEnds::SendingInTurn(txs) => on_thread(move |setup| blocking::send_in_turn(txs, TurnsLoop::new(setup))),
-        };
-        Loop { role: part.role, cpu: part.cpu, run }
+    ///
+    /// # Errors
+    /// When another loop has one of its ends.
+    #[inline(never)] // as `drive`
+    fn blocking<T: Tx, R: Rx>(ends: &mut Ends<T, R>, kind: LoopKind) -> Result<Run> {
+        Ok(match kind {
+            LoopKind::Sending(at) => {
+                let tx = ends.take_tx(at)?;
+                on_thread(move |setup| blocking::send(tx, SendLoop::new(setup)))
+            }
+            LoopKind::Receiving(at) => {
+                let rx = ends.take_rx(at)?;
+                on_thread(move |setup| blocking::receive(rx, ReceiveLoop::new(setup)?))
+            }
+            LoopKind::Requesting(at) => {
+                let ends = ends.take_both(at)?;
+                on_thread(move |setup| blocking::request(ends, RequestLoop::new(setup)?))
+            }
+            LoopKind::Replying(at) => {
+                let ends = ends.take_both(at)?;
+                on_thread(move |setup| blocking::reply(ends, ReplyLoop::new(setup)))
+            }
+            LoopKind::Serving { rx, txs } => {
+                let ends = ServerEnds { rx: ends.take_rx(rx)?, txs: ends.take_txs(&txs)? };
+                on_thread(move |setup| blocking::serve(ends, ServeLoop::new(setup)))
+            }
+            LoopKind::SendingInTurn(txs) => {
+                let txs = ends.take_txs(&txs)?;
+                on_thread(move |setup| blocking::send_in_turn(txs, TurnsLoop::new(setup)))
+            }
+        })
     }
 
     /// A loop whose ends are futures.
     ///
     /// # Errors
-    /// When there is no such loop: servers, and senders on several connections, are processes.
-    fn of_tasks<T: AsyncTx, R: AsyncRx>(part: Part<T, R>) -> Result<Loop> {
-        let run: Run = match part.ends {
-            LoopEnds::Sending(tx) => Box::new(move |setup| Box::pin(asynchronous::send(tx, setup))),
-            LoopEnds::Receiving(rx) => Box::new(move |setup| Box::pin(asynchronous::receive(rx, setup))),
-            LoopEnds::Requesting(_) | LoopEnds::Replying(_) if !R::ROUND_TRIPS => {
+    /// When there is no such loop: servers, and senders on several connections, are processes. And when another loop has one of
+    /// its ends.
+    #[inline(never)] // as `drive`
+    fn of_tasks<T: AsyncTx, R: AsyncRx>(ends: &mut Ends<T, R>, kind: LoopKind) -> Result<Run> {
+        Ok(match kind {
+            LoopKind::Sending(at) => {
+                let tx = ends.take_tx(at)?;
+                Box::new(move |setup| Box::pin(asynchronous::send(tx, setup)))
+            }
+            LoopKind::Receiving(at) => {
+                let rx = ends.take_rx(at)?;
+                Box::new(move |setup| Box::pin(asynchronous::receive(rx, setup)))
+            }
+            LoopKind::Requesting(_) | LoopKind::Replying(_) if !R::ROUND_TRIPS => {
                 bail!("this receiving end makes no round trips")
             }
-            LoopEnds::Requesting(ends) => Box::new(move |setup| Box::pin(asynchronous::request(ends, setup))),
-            LoopEnds::Replying(ends) => Box::new(move |setup| Box::pin(asynchronous::reply(ends, setup))),
-            LoopEnds::Serving(_) => bail!("a server of several clients needs ends that block"),
-            LoopEnds::SendingInTurn(_) => bail!("a sender on several connections needs ends that block"),
-        };
-        Ok(Loop { role: part.role, cpu: part.cpu, run })
+            LoopKind::Requesting(at) => {
+                let ends = ends.take_both(at)?;
+                Box::new(move |setup| Box::pin(asynchronous::request(ends, setup)))
+            }
+            LoopKind::Replying(at) => {
+                let ends = ends.take_both(at)?;
+                Box::new(move |setup| Box::pin(asynchronous::reply(ends, setup)))
+            }
+            LoopKind::Serving { .. } => bail!("a server of several clients needs ends that block"),
+            LoopKind::SendingInTurn(_) => bail!("a sender on several connections needs ends that block"),
+        })
     }
 }
 
@@ -244,7 +295,7 @@ struct ChildLoops<'a> {
 /// Waits for the other children, then runs all loops of this child to their end.
 fn play(ChildLoops { case, role, executor, loops, lossy, memory }: ChildLoops<'_>, ctx: &mut Ctx) -> Result<Report> {
     let window = case.pattern.rules().window(ctx.window);
-    let usage_party = loops.iter().map(|part| part.role).max_by_key(|role| matches!(role, Role::Consumer(_)));
+    let usage_party = loops.iter().map(|one| one.role).max_by_key(|role| matches!(role, Role::Consumer(_)));
     let (feedback, pacers) = if !lossy || case.pattern.is_bidirectional() {
         Default::default()
     } else if case.load == Load::Saturated {

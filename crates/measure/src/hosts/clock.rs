@@ -18,7 +18,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::now_ns;
@@ -49,7 +48,8 @@ pub(super) struct ClockPort {
 }
 
 /// How wrong the times of an instance may be that were measured from one host to the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ClockError {
     /// Every time of the instance may be too long or too short by this many nanoseconds.
     pub max_ns: u64,

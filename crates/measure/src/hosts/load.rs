@@ -1,13 +1,13 @@
 //! Watches how busy this host is, for the other one.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::other_load::OtherLoad;
 use crate::usage::Steal;
 
 /// How busy a host was, apart from the session.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct HostLoad {
     /// The part of the cores' time that the hypervisor took, from 0 to 1.
     pub steal: f64,

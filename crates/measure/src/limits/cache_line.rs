@@ -20,7 +20,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::clock::time_each;
@@ -30,7 +29,8 @@ use super::team::{self, Member};
 const ROUND_TRIPS: usize = 100;
 
 /// The round trip of a cache line between two cores.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CacheLine {
     /// The median of the readings, in nanoseconds.
     pub round_trip_ns: f64,

@@ -12,7 +12,6 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use anyhow::Result;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::samples::Samples;
@@ -23,7 +22,8 @@ const READS: usize = 256;
 const ITERATIONS: u64 = 16_384;
 
 /// The cost of timing.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Clock {
     /// The time of one read of `CLOCK_MONOTONIC`, in nanoseconds.
     pub read_ns: f64,

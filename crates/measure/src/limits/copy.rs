@@ -27,7 +27,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::Result;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::cache_line::Line;
@@ -47,7 +46,8 @@ const BATCH: usize = 256 << 10;
 const PAGE: usize = 4096;
 
 /// How fast messages of one size can be copied.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CopyBandwidth {
     /// The size of a message in bytes.
     pub size_bytes: u64,

@@ -37,7 +37,6 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use rustix::process::setpriority_process;
 use rustix::thread::futex::{self, Flags};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::samples::{Samples, Window};
@@ -47,7 +46,8 @@ use crate::clock::now_ns;
 const LOWEST_PRIORITY: i32 = 19;
 
 /// How fast a sleeping thread can be woken.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FutexWake {
     /// The time from just before the wake call on one thread to just after the wait call on the
     /// other, in nanoseconds.
@@ -61,7 +61,8 @@ pub struct FutexWake {
 }
 
 /// How fast a sleeping thread can be woken, by the core on which it sleeps.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Futex {
     /// The sleeping thread is on the same core as the waking thread.
     pub same_core: FutexWake,

@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use rustix::thread::{ClockId, NanosleepRelativeResult, Timespec, clock_nanosleep_relative, set_current_timer_slack};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::samples::{Samples, Window, nanos};
@@ -25,7 +24,8 @@ const SLEEP_NS: u64 = 100_000;
 const LONG_GAP_NS: u64 = 10_000;
 
 /// The oversleep of a sleep of 100 us with a timer slack of 1 ns.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TimerJitter {
     /// The median oversleep in nanoseconds.
     pub p50_ns: f64,
@@ -38,7 +38,8 @@ pub struct TimerJitter {
 }
 
 /// The interruptions of a thread that never sleeps.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SchedulerJitter {
     /// The number of gaps longer than 10 us.
     pub gaps_over_10_us: u64,

@@ -20,7 +20,6 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use rustix::param::page_size;
 use rustix::thread::{disable_transparent_huge_pages, gettid, transparent_huge_pages_are_disabled};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::clock::time_each;
@@ -35,7 +34,8 @@ const FRESH_BYTES: usize = 48 << 20;
 const TOUCHED_BYTES: usize = 16 << 20;
 
 /// The minimum cost of entering the kernel.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Kernel {
     /// The time of a system call that does nothing, in nanoseconds.
     pub syscall_ns: f64,

@@ -27,7 +27,6 @@ mod team;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use cache_line::{CacheLine, line_round_trip_ns, steady};
@@ -44,7 +43,8 @@ pub use rows::{LimitRow, Unit};
 pub const DEFAULT_BUDGET: Duration = Duration::from_millis(2500);
 
 /// The limits of this machine.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Limits {
     /// The CPUs measured: the one that ran everything and, if there was one, its partner.
     pub cpus: Vec<usize>,

@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::shared::is_intact;
@@ -17,7 +16,8 @@ use super::{
 const GAPS: usize = 1024;
 
 /// What went wrong with the messages of one consumer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Faults {
     /// Sent, and never received.
     pub lost: u64,
@@ -45,7 +45,8 @@ impl Faults {
 }
 
 /// What one consumer saw of one producer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StreamCount {
     /// The producer.
     pub producer: usize,

@@ -8,7 +8,6 @@
 //! Statistics 7 (1936); H. A. David and H. N. Nagaraja, *Order Statistics*, 3rd ed. (2003), section
 //! 7.1.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{sample, sign};
@@ -17,7 +16,8 @@ use super::{sample, sign};
 const ROUNDING: f64 = 1e-12;
 
 /// An estimate and the interval around it, on the scale of ln ratios; positive means "B better than A".
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Interval {
     /// The estimate, a ln ratio; between `low` and `high`.
     pub estimate: f64,

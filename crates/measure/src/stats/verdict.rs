@@ -8,13 +8,13 @@
 
 use std::fmt;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Interval;
 
 /// What is said of B beside A.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// B is better: the whole interval lies above the decision threshold.
@@ -51,7 +51,8 @@ impl fmt::Display for Verdict {
 }
 
 /// How large a difference must be to be called one, and how small to be called none. Fractions: 0.02 is 2 %.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Margins {
     /// The least difference that may be called faster or slower; by default 0.02.
     pub decided: f64,

@@ -6,7 +6,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::packets::{self, LONG_PACKET, PACKET, PacketKind};
@@ -38,7 +37,8 @@ pub(super) const MAX_PACKETS: usize = 1 << 14;
 const LAST: Duration = Duration::from_millis(50);
 
 /// How many packets were lost.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PacketLoss {
     /// Packets that were sent.
     pub sent: u64,

@@ -23,7 +23,6 @@ mod wire;
 use std::net::{IpAddr, SocketAddr};
 
 use anyhow::{Context as _, Result};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::loss::PacketLoss;
@@ -36,7 +35,8 @@ use crate::units;
 const SEGMENT_BYTES: f64 = 1448.0;
 
 /// The limits of the link from the producers' host to the consumers' host.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Link {
     /// The fastest round trip of a UDP packet with 17 bytes of data, in nanoseconds.
     pub round_trip_fastest_ns: f64,

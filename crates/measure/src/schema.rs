@@ -3,24 +3,35 @@
 use std::path::Path;
 use std::{env, fs};
 
-use estafette_measure::Registry;
-use estafette_measure::plan::{COUNT_TIMEOUT, Plan, TIMEOUT};
-use estafette_measure::record::Record;
-use estafette_measure::run;
-use estafette_measure::window::Window;
 use serde_json::{Value, json};
+
+use crate::Registry;
+use crate::plan::{COUNT_TIMEOUT, Plan, TIMEOUT};
+use crate::record::Record;
+use crate::run;
+use crate::window::Window;
+
+/// The JSON Schema of records, as it is published.
+fn schema() -> String {
+    serde_json::to_string_pretty(&schemars::schema_for!(Record)).unwrap() + "\n"
+}
 
 #[test]
 fn the_published_schema_matches_the_types() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/record.schema.json");
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    if !docs.exists() {
+        eprintln!("skipped: the schema is in the repository, not in the published crate");
+        return;
+    }
+    let path = docs.join("record.schema.json");
     if env::var_os("UPDATE").is_some() {
-        fs::write(&path, Record::schema()).expect("docs/ can be written");
+        fs::write(&path, schema()).expect("docs/ can be written");
     }
     let published = fs::read_to_string(&path).unwrap_or_default();
     assert!(
-        published == Record::schema(),
+        published == schema(),
         "docs/record.schema.json is out of date. If an older reader would misread the change, raise \
-         `record::VERSION`. Then update the file:\n    UPDATE=1 cargo test -p estafette-measure --test schema"
+         `record::VERSION`. Then update the file:\n    UPDATE=1 cargo test -p estafette-measure schema"
     );
 }
 
@@ -39,7 +50,7 @@ fn the_schema_accepts_a_record_and_rejects_other_files() {
         count_timeout: COUNT_TIMEOUT,
         other_host: None,
     };
-    let schema: Value = serde_json::from_str(&Record::schema()).expect("the schema is JSON");
+    let schema: Value = serde_json::from_str(&schema()).expect("the schema is JSON");
     let schema = jsonschema::validator_for(&schema).expect("the schema is valid");
     let record = serde_json::to_value(run::blank(&Registry::new(), &plan, None)).expect("a record is JSON");
     assert!(schema.is_valid(&record), "{:?}", schema.iter_errors(&record).collect::<Vec<_>>());
