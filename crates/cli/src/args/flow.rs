@@ -138,7 +138,7 @@ pub(crate) struct FlowReload {
 
     /// How long to wait until all instances run the new code (0s to 24h); the reload continues
     /// after that
-    #[arg(long, default_value = "60s", value_parser = parse_time, value_name = "TIME")]
+    #[arg(long, default_value = "3min", value_parser = parse_time, value_name = "TIME")]
     pub(crate) timeout: Duration,
 }
 
