@@ -345,6 +345,6 @@ mod tests {
             lines[3].starts_with("all instances of 1 more cases were discarded: the hypervisor took time; measure"),
             "{lines:?}"
         );
-        assert!(lines[4].starts_with("c in ") && lines[4].ends_with("the host moved the cores"), "{lines:?}");
+        assert!(lines[4].starts_with("c in ") && lines[4].ends_with("the host moved the virtual CPUs"), "{lines:?}");
     }
 }

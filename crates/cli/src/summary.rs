@@ -81,12 +81,12 @@ fn winners(rankings: &[Ranking]) -> String {
     }
     let undecided = match undecided {
         0 => String::new(),
-        1 => String::from(" One comparison of the fastest is not decided."),
+        1 => String::from(" In one table the fastest is not decided."),
         count => format!(" In {count} tables the fastest is not decided."),
     };
     match &*sentences {
         [] => undecided.trim_start().to_owned(),
-        _ => format!("What wins where: {}.{undecided}", sentences.join("; ")),
+        _ => format!("Fastest by scope: {}.{undecided}", sentences.join("; ")),
     }
 }
 
@@ -94,14 +94,20 @@ fn winners(rankings: &[Ranking]) -> String {
 pub(crate) fn bounds(rankings: &[Ranking]) -> String {
     let mut parts = Vec::new();
     for scope in Scope::ALL {
-        let best = rankings.iter().filter(|ranking| ranking.cell.scope == scope).find_map(|ranking| {
+        let part = rankings.iter().filter(|ranking| ranking.cell.scope == scope).find_map(|ranking| {
             let bound = ranking.bound.as_ref()?;
-            let ratio = best_candidate(ranking)?.result.as_ref()?.metric_ns / bound.ns();
-            Some(format!("{scope} {} {} times {}", ranking.cell.pattern.result(), three_digits(ratio), bound.cost()))
+            let best = best_candidate(ranking)?;
+            let ratio = best.result.as_ref()?.metric_ns / bound.ns();
+            let name = short(best);
+            let result = ranking.cell.pattern.result();
+            Some(format!("{scope}, {name}: {result} {} times {}", three_digits(ratio), bound.cost()))
         });
-        parts.extend(best);
+        parts.extend(part);
     }
-    if parts.is_empty() { String::new() } else { format!("The best beside its bound: {}.", parts.join("; ")) }
+    if parts.is_empty() {
+        return String::new();
+    }
+    format!("The fastest beside the bound, in the first table of each scope: {}.", parts.join("; "))
 }
 
 /// Summarizes the noise, the comparisons without a decision and the discarded instances.
@@ -114,13 +120,13 @@ fn noise(record: &Record, rankings: &[Ranking]) -> String {
     };
     let noise = match quantiles(rankings.iter().filter_map(|ranking| ranking.noise).collect()) {
         Some([median, p90]) => {
-            format!("a mechanism differs from itself by {median} (median table; nine in ten: {p90})")
+            format!("a mechanism differs from itself by {median} in the median table, by at most {p90} in nine of ten")
         }
         None => String::from("too few rounds to tell how much a mechanism differs from itself"),
     };
     let resolution = quantiles(rankings.iter().filter_map(|ranking| Some(ranking.resolution()?.exp_m1())).collect());
     let resolution = resolution.map_or(String::new(), |[median, p90]| {
-        format!("; tables detect differences from {median} (nine in ten: {p90})")
+        format!(". The median table detects differences from {median}, nine of ten from at most {p90}")
     });
     let ranked = rankings.iter().filter(|ranking| ranking.cell.pattern.is_ranked());
     let verdicts: Vec<Verdict> =
@@ -130,7 +136,7 @@ fn noise(record: &Record, rankings: &[Ranking]) -> String {
     let wrong = controls().filter_map(|result| result.verdict).filter(|verdict| is_different(*verdict)).count();
     let discarded: usize = rankings.iter().map(|ranking| ranking.discarded).sum();
     format!(
-        "How noisy it was: {noise}{resolution}. {inconclusive} of {} comparisons are inconclusive, {wrong} of {} controls show a false difference, {discarded} of {} instances are discarded.{}",
+        "Noise: {noise}{resolution}. {inconclusive} of {} comparisons are inconclusive, {wrong} of {} controls show a false difference, {discarded} of {} instances are discarded.{}",
         verdicts.len(),
         controls().count(),
         record.instances.len(),
@@ -147,10 +153,11 @@ fn discarded_laps(record: &Record) -> String {
         return String::new();
     }
     format!(
-        " {} of {} laps do not count, because the hypervisor took time or, in {}, moved the cores.",
+        " {} of {} laps do not count: in {} the host moved the virtual CPUs, in {} it took processor time.",
         grouped(discarded as u64),
         grouped(laps),
-        grouped(moved as u64)
+        grouped(moved as u64),
+        grouped(discarded.saturating_sub(moved) as u64)
     )
 }
 
@@ -177,7 +184,7 @@ fn core_distance_change(record: &Record) -> String {
     let middle = (near * far).sqrt();
     let count = lines.iter().filter(|line| **line < middle).count();
     format!(
-        "The two cores were not always as near to each other, as when a host moves its guests: a cache line's round trip was about {} in {count} of {} measurements of a table and about {} in the others. A table with enough rounds at one of the two compares only those.",
+        "The latency between the two cores changed during the run, as when a host moves virtual CPUs: a cache line's round trip was about {} in {count} of {} measurements of a table and about {} in the others. A table with enough rounds at one of the two values compares only those.",
         duration(near),
         lines.len(),
         duration(far)
@@ -199,7 +206,7 @@ mod tests {
         let line_ns = [50.0, 50.0, 210.0, 210.0, 210.0].map(Some).to_vec();
         record.heats.push(HeatRecord { heat: 1, laps: 4, stolen_laps: vec![3], line_ns });
         assert!(discarded_laps(&record).contains("2 of 4 laps do not count"), "{}", discarded_laps(&record));
-        assert!(discarded_laps(&record).contains("in 1, moved"), "{}", discarded_laps(&record));
+        assert!(discarded_laps(&record).contains("in 1 the host moved"), "{}", discarded_laps(&record));
     }
 
     #[test]

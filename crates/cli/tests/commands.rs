@@ -234,7 +234,7 @@ fn a_run_prints_tables_to_stdout_and_its_progress_to_stderr() {
     );
     fits(&done.stdout);
     // Beside other busy programs, a table may say that it has too few rounds of its control.
-    for said in ["unix-stream", "control", "reference-ring", "bound ", "How noisy it was"] {
+    for said in ["unix-stream", "control", "reference-ring", "bound ", "Noise: "] {
         assert!(done.stdout.contains(said), "`{said}` is not in {}", done.stdout);
     }
     for round in 1..=6 {
@@ -486,7 +486,7 @@ fn a_reader_that_goes_away_is_no_error() {
     let bench =
         ["bench", "process/pipe", "--pattern=stream", "--rounds=1", "--window=200ms", "--timeout=60s", "--out=out"];
     assert!(run_into_closed_pipe(&ground, &bench, true).contains("record: out/"));
-    assert!(run_into_closed_pipe(&ground, &bench, false).contains("How noisy it was"));
+    assert!(run_into_closed_pipe(&ground, &bench, false).contains("Noise: "));
     assert!(run_into_closed_pipe(&ground, &["limits"], false).contains("CPU"));
     ground.assert_clean();
 }

@@ -20,7 +20,7 @@ fn what_wins_where_covers_each_size() {
     let round = ground.one_round(20, &what);
     fs::write(ground.path("record.json"), common::repeated(&round, "process/fifo", 1.3).to_string()).unwrap();
     let text = ground.run(["report", "record.json"]).exits(0).stdout.replace('\n', " ");
-    let (_, sentence) = text.split_once("What wins where: ").expect("a sentence about the winners");
+    let (_, sentence) = text.split_once("Fastest by scope: ").expect("a sentence about the winners");
     let (winners, _) = sentence.split_once(". ").expect("its end");
     for size in ["64B", "4KiB"] {
         let place = format!("pipe (ping-pong · {size} · ");

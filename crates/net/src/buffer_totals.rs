@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicUsize;
 
+use crate::partial_message::SpareMemory;
 use crate::queue::SpareChunks;
 
 /// Byte totals over all connections of a node.
@@ -11,4 +12,6 @@ pub(crate) struct BufferTotals {
     pub(crate) unfinished: AtomicUsize,
     /// Memory for queues, and for frames that several threads send together.
     pub(crate) spares: SpareChunks,
+    /// Memory for a long message that arrives.
+    pub(crate) spare_memory: SpareMemory,
 }

@@ -221,11 +221,11 @@ impl Incoming {
         window
     }
 
-    /// Frees the memory of a delivered message.
+    /// Frees the memory of a delivered message, or keeps it for another one.
     pub(crate) fn release_delivered(&mut self, place: &MessageLocation) {
         match place {
             MessageLocation::Shared(_) => {}
-            MessageLocation::Buffered => self.partial.release(),
+            MessageLocation::Buffered => self.partial.release_delivered(&self.connection.totals().spare_memory),
             MessageLocation::Assembled => *self.decoder.assembled() = Vec::new(),
         }
     }
@@ -386,7 +386,8 @@ impl Incoming {
     fn read(&mut self, buffer: &mut [u8], window: &mut Window, limits: &Limits, now: Instant) -> Result<(), Reason> {
         if !window.long && self.partial.is_long() {
             // The header was consumed, so these bytes belong to the message.
-            self.partial.begin_long(&buffer[window.start..window.end]);
+            let begun = &buffer[window.start..window.end];
+            self.partial.begin_long(begun, &self.connection.totals().spare_memory);
             (window.start, window.end) = (0, 0);
             window.long = true;
         }
@@ -443,7 +444,7 @@ impl Incoming {
         if !window.long {
             let left = window.rest();
             if self.partial.is_long() {
-                self.partial.keep(&buffer[left]);
+                self.partial.begin_long(&buffer[left], &self.connection.totals().spare_memory);
                 window.start = window.end;
             } else {
                 self.partial.set_left(left.len());

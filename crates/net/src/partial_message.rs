@@ -1,16 +1,42 @@
 //! The start of an incomplete message, between two turns of its connection.
 
+use std::mem;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::buffer_totals::BufferTotals;
 use crate::event::Reason;
 use crate::limits::Limits;
+use crate::lock::lock;
 
 /// A longer message is read into memory of its own, in bytes.
 pub(crate) const LONG: usize = 128 << 10;
-/// The initial size of that memory. It doubles as the message arrives.
+/// The initial size of that memory, without spare memory. It doubles as the message arrives.
 const FIRST: usize = 64 << 10;
+/// The most spare memory that a node keeps, in bytes.
+const MAX_SPARE: usize = 2 << 20;
+
+/// The memory of the last long message that was delivered, for the next one of any connection.
+///
+/// Otherwise each long message would get new memory from the system, zero it, and copy it as it grows:
+/// for 1 MiB that took longer than to receive it.
+#[derive(Debug, Default)]
+pub(crate) struct SpareMemory(Mutex<Vec<u8>>);
+
+impl SpareMemory {
+    fn take(&self) -> Vec<u8> {
+        mem::take(&mut *lock(&self.0))
+    }
+
+    /// Keeps memory, unless it is too much or less than what is here.
+    fn put_back(&self, bytes: Vec<u8>) {
+        let mut spare = lock(&self.0);
+        if bytes.capacity() <= MAX_SPARE && bytes.len() > spare.len() {
+            *spare = bytes;
+        }
+    }
+}
 
 /// The start of an incomplete message of one connection.
 #[derive(Debug, Default)]
@@ -80,11 +106,26 @@ impl PartialMessage {
         self.left = 0;
     }
 
-    /// Begins the memory of a long message with what has arrived.
-    pub(crate) fn begin_long(&mut self, begun: &[u8]) {
-        self.bytes = Vec::with_capacity(FIRST.max(begun.len()));
-        self.bytes.extend_from_slice(begun);
+    /// Begins the memory of a long message with what has arrived, which is not in the shared buffer any more.
+    pub(crate) fn begin_long(&mut self, begun: &[u8], spare: &SpareMemory) {
+        self.bytes = spare.take();
+        // What it has counts for the limit: no more than the message needs.
+        self.bytes.truncate(self.need);
+        match self.bytes.get_mut(..begun.len()) {
+            Some(place) => place.copy_from_slice(begun),
+            None => {
+                self.bytes = Vec::with_capacity(FIRST.max(begun.len()));
+                self.bytes.extend_from_slice(begun);
+            }
+        }
         self.filled = begun.len();
+        self.left = 0;
+    }
+
+    /// Frees the memory of a delivered message, or keeps it for the next long one.
+    pub(crate) fn release_delivered(&mut self, spare: &SpareMemory) {
+        spare.put_back(mem::take(&mut self.bytes));
+        self.filled = 0;
     }
 
     /// Makes space in the memory of a long message, if it has none. Returns whether it grew.
@@ -128,7 +169,7 @@ impl PartialMessage {
     /// If the total exceeds the limit. The connection that exceeds it ends.
     pub(crate) fn count(&mut self, decoder: usize, totals: &BufferTotals, limits: &Limits) -> Result<(), Reason> {
         let holds = self.bytes.len() + self.left + decoder;
-        let before = std::mem::replace(&mut self.counted, holds);
+        let before = mem::replace(&mut self.counted, holds);
         if holds == before {
             return Ok(());
         }
@@ -142,7 +183,7 @@ impl PartialMessage {
 
     /// Removes it from the node's total.
     pub(crate) fn uncount(&mut self, totals: &BufferTotals) {
-        totals.unfinished.fetch_sub(std::mem::take(&mut self.counted), Ordering::Relaxed);
+        totals.unfinished.fetch_sub(mem::take(&mut self.counted), Ordering::Relaxed);
     }
 }
 
@@ -155,7 +196,8 @@ mod tests {
         let mut partial = PartialMessage::default();
         partial.set_need(LONG + 10);
         assert!(partial.is_long());
-        partial.begin_long(b"begun");
+        let spare = SpareMemory::default();
+        partial.begin_long(b"begun", &spare);
         let mut sizes = Vec::new();
         while partial.bytes().len() < LONG + 10 {
             if partial.grow() {
@@ -168,6 +210,24 @@ mod tests {
         assert_eq!(sizes, [FIRST, 2 * FIRST, LONG + 10]);
         assert_eq!(partial.whole().len(), LONG + 10);
         assert!(partial.whole().starts_with(b"begun"));
+        partial.release_delivered(&spare);
+        assert!(partial.is_empty());
+
+        // The next one has all of its memory at once, and no more.
+        partial.set_need(LONG + 1);
+        partial.begin_long(b"next", &spare);
+        assert!(!partial.grow());
+        assert_eq!((partial.bytes(), partial.bytes.len()), (&mut b"next"[..], LONG + 1));
+        assert!(spare.take().is_empty(), "it has one user at a time");
+    }
+
+    #[test]
+    fn a_node_keeps_the_largest_spare_memory_up_to_a_limit() {
+        let spare = SpareMemory::default();
+        for (len, kept) in [(10, 10), (5, 10), (MAX_SPARE, MAX_SPARE), (MAX_SPARE + 1, MAX_SPARE), (0, MAX_SPARE)] {
+            spare.put_back(vec![0; len]);
+            assert_eq!(lock(&spare.0).len(), kept);
+        }
     }
 
     #[test]

@@ -55,10 +55,10 @@ pub(crate) fn system_calls(rankings: &[Ranking]) -> String {
         true => tables,
         false => format!("{}\n{tables}", wrapped("", title)),
     };
-    titled("System calls per message or round trip, of all processes, counted in runs of their own", calls)
+    titled("System calls per message or round trip, of all processes, counted in separate runs", calls)
         + &titled(
-            "Processor time of these calls and of the kernel's copies: as much as calls that do nothing and copies on one core \
-             would take",
+            "The least processor time of these calls and of the kernel's copies, estimated: calls × the time of an empty call, and \
+             the bytes at the rate of a copy on one core",
             time,
         )
 }

@@ -126,7 +126,7 @@ fn heading(group: &[&Ranking], axis: Axis) -> String {
         (false, Load::Saturated) => "time per message",
         (false, _) => "99 in 100 messages arrive within",
     };
-    format!("{}: {figure}; places in brackets", label(cell, axis))
+    format!("{}: {figure}; ranks in brackets", label(cell, axis))
 }
 
 /// Returns a cell's name, with the name of an axis instead of the value.

@@ -31,14 +31,16 @@ pub(crate) fn facts(ranking: &Ranking) -> Vec<String> {
     let control = control.map(|interval| format!("control {}", times(interval)));
     let batch = ranking.rows.iter().filter_map(|row| Some(row.result.as_ref()?.batch)).max();
     let batch = batch.filter(|batch| *batch > 1);
-    let batch = batch.map(|batch| format!("times are means of up to {batch} round trips, too short for the clock"));
+    let batch = batch.map(|batch| {
+        format!("each time is the mean of up to {batch} round trips, because one is too short for the clock")
+    });
     let discarded = (ranking.discarded > 0).then(|| match ranking.discarded {
         1 => String::from("1 instance discarded"),
         count => format!("{count} instances discarded"),
     });
     let left_out = ranking.left_out.map(|left_out| {
         format!(
-            "{} of {} rounds left out: the cores were {} apart, not {}",
+            "{} of {} rounds left out: a cache line took {} to the other core and back, not {}",
             left_out.rounds,
             left_out.of,
             units::duration(left_out.other_ns),
@@ -70,14 +72,15 @@ fn compared_by(ranking: &Ranking, basis: Basis) -> Vec<&str> {
 /// Names the mechanisms that run differently after a pause.
 fn by_long_turns(ranking: &Ranking) -> Option<String> {
     let names = compared_by(ranking, Basis::LongTurn);
-    let words = || format!("compared by long turns, because pauses change them: {}", names.join(", "));
+    let words = || format!("compared by runs without pauses, because pauses change them: {}", names.join(", "));
     (!names.is_empty()).then(words)
 }
 
 /// Names the mechanisms of which it is not known whether they run differently after a pause.
 fn unchecked(ranking: &Ranking) -> Option<String> {
     let names = compared_by(ranking, Basis::UncheckedSlices);
-    let words = || format!("too few undisturbed long turns to see whether pauses change them: {}", names.join(", "));
+    let words =
+        || format!("too few undisturbed runs without pauses to see whether pauses change them: {}", names.join(", "));
     (!names.is_empty()).then(words)
 }
 
@@ -229,7 +232,7 @@ fn modes(ranking: &Ranking, value: &str) -> Option<String> {
     (!rows.is_empty()).then(|| format!("two modes{at}: {}", rows.join("; ")))
 }
 
-/// Names the mechanisms whose time is longer than that of one with a later place.
+/// Names the mechanisms whose time is longer than that of one with a worse rank.
 fn misplaced(ranking: &Ranking, value: &str) -> Option<String> {
     let rows = || ranking.rows.iter().filter_map(|row| Some((short(row), row.result.as_ref()?)));
     let place = |result: &RowResult| result.rank.map(|rank| rank.place);
@@ -242,7 +245,7 @@ fn misplaced(ranking: &Ranking, value: &str) -> Option<String> {
     let names = names.join(", ");
     let words = || {
         format!(
-            "times and places disagree{at}: {names}; trust the places, which compare measurements made at the same time"
+            "times and ranks disagree{at}: {names}; trust the ranks, which compare measurements made at the same time"
         )
     };
     (!names.is_empty()).then(words)
@@ -261,8 +264,8 @@ fn offered(ranking: &Ranking, result: &RowResult) -> String {
 fn weaker_orders(promises: &[(&str, Ordering)]) -> Vec<String> {
     let mut notes = Vec::new();
     for (order, words) in [
-        (Ordering::PerProducer, "each producer's messages are in order, those of several are not"),
-        (Ordering::Unordered, "messages are in no order"),
+        (Ordering::PerProducer, "only the messages of one producer are in order"),
+        (Ordering::Unordered, "no order is guaranteed"),
     ] {
         let names: Vec<&str> = promises.iter().filter(|(_, of)| *of == order).map(|(name, _)| *name).collect();
         if !names.is_empty() && names.len() < promises.len() {
@@ -277,7 +280,7 @@ pub(crate) fn refusals(record: &Record) -> String {
     let refusals = record.refusals.iter().map(|refusal| (&*refusal.case.mechanism, &*refusal.why));
     match &*by_reason(refusals) {
         "" => String::new(),
-        rows => format!("Not in every cell of its scope:\n{rows}\n"),
+        rows => format!("Missing in some tables of their scope, and why:\n{rows}\n"),
     }
 }
 
@@ -352,9 +355,9 @@ mod tests {
             // As if the machine had been fast while it was measured.
             row.result.as_mut().unwrap().metric_ns /= 4.0;
         }
-        let words = "pipe; trust the places, which compare measurements made at the same time";
-        assert_eq!(misplaced(&ranking, ""), Some(format!("times and places disagree: {words}")));
-        assert_eq!(misplaced(&ranking, "4KiB"), Some(format!("times and places disagree at 4KiB: {words}")));
+        let words = "pipe; trust the ranks, which compare measurements made at the same time";
+        assert_eq!(misplaced(&ranking, ""), Some(format!("times and ranks disagree: {words}")));
+        assert_eq!(misplaced(&ranking, "4KiB"), Some(format!("times and ranks disagree at 4KiB: {words}")));
     }
 
     #[test]
