@@ -32,7 +32,8 @@ pub struct Limits {
     /// counted with up to an eighth more than it has. Default: 256 MiB.
     pub total_queued_bytes: usize,
     /// How many bytes of incomplete messages all connections of a node may buffer together.
-    /// Default: 256 MiB. The connection that exceeds this is closed.
+    /// Default: 256 MiB. The connection that exceeds this is closed. Not counted is the memory of one
+    /// delivered message of up to 2 MiB, which a node keeps for the next long one.
     pub unfinished: usize,
     /// The most connections at a time, including those that are being opened or closed. Default:
     /// 65,536. Further ones wait in the listeners' backlogs. Listeners and datagram sockets do not
