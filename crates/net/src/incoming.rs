@@ -392,7 +392,7 @@ impl Incoming {
             window.long = true;
         }
         let space = if window.long {
-            if self.partial.grow() {
+            if self.partial.grow(&self.connection.totals().spare_memory) {
                 self.count(limits)?;
             }
             self.partial.space(window.budget)
@@ -418,6 +418,8 @@ impl Incoming {
                 return Err(if midway { Reason::Truncated } else { Reason::Ended });
             }
             Ok(read) => {
+                // A transport of the user's may be wrong.
+                let read = read.min(capacity);
                 // The handshake has one deadline as a whole.
                 if !self.life.is_opening() {
                     self.activity.begin_at(now);

@@ -16,17 +16,30 @@ pub(crate) const LONG: usize = 128 << 10;
 const FIRST: usize = 64 << 10;
 /// The most spare memory that a node keeps, in bytes.
 const MAX_SPARE: usize = 2 << 20;
+/// A message gets at most this many times what has arrived of it from the spare memory.
+const AHEAD: usize = 8;
 
-/// The memory of the last long message that was delivered, for the next one of any connection.
+/// The memory of a long message that was delivered, for the next one of any connection.
 ///
 /// Otherwise each long message would get new memory from the system, zero it, and copy it as it grows:
-/// for 1 MiB that took longer than to receive it.
+/// for 1 MiB that took as long as receiving it. It is freed with the node and its handles.
 #[derive(Debug, Default)]
 pub(crate) struct SpareMemory(Mutex<Vec<u8>>);
 
 impl SpareMemory {
-    fn take(&self) -> Vec<u8> {
-        mem::take(&mut *lock(&self.0))
+    /// Takes memory with space for more than the `arrived` bytes of a message of `need` bytes.
+    ///
+    /// A peer that announces a long message and sends little of it does not get it. At least half of
+    /// what it gets counts for the limit.
+    fn take(&self, need: usize, arrived: usize) -> Option<Vec<u8>> {
+        let mut spare = lock(&self.0);
+        let len = spare.len().min(need);
+        let fits = need <= MAX_SPARE && arrived < len && len <= AHEAD * arrived && spare.capacity() <= 2 * len;
+        fits.then(|| {
+            let mut bytes = mem::take(&mut *spare);
+            bytes.truncate(len);
+            bytes
+        })
     }
 
     /// Keeps memory, unless it is too much or less than what is here.
@@ -108,16 +121,17 @@ impl PartialMessage {
 
     /// Begins the memory of a long message with what has arrived, which is not in the shared buffer any more.
     pub(crate) fn begin_long(&mut self, begun: &[u8], spare: &SpareMemory) {
-        self.bytes = spare.take();
-        // What it has counts for the limit: no more than the message needs.
-        self.bytes.truncate(self.need);
-        match self.bytes.get_mut(..begun.len()) {
-            Some(place) => place.copy_from_slice(begun),
-            None => {
-                self.bytes = Vec::with_capacity(FIRST.max(begun.len()));
-                self.bytes.extend_from_slice(begun);
+        self.bytes = match spare.take(self.need, begun.len()) {
+            Some(mut bytes) => {
+                bytes[..begun.len()].copy_from_slice(begun);
+                bytes
             }
-        }
+            None => {
+                let mut bytes = Vec::with_capacity(FIRST.max(begun.len()));
+                bytes.extend_from_slice(begun);
+                bytes
+            }
+        };
         self.filled = begun.len();
         self.left = 0;
     }
@@ -129,11 +143,17 @@ impl PartialMessage {
     }
 
     /// Makes space in the memory of a long message, if it has none. Returns whether it grew.
-    pub(crate) fn grow(&mut self) -> bool {
+    pub(crate) fn grow(&mut self, spare: &SpareMemory) -> bool {
         let is_full = self.filled == self.bytes.len();
         if is_full {
-            let len = self.need.min(self.bytes.len().max(FIRST / 2) * 2);
-            self.bytes.resize(len, 0);
+            if let Some(mut bytes) = spare.take(self.need, self.filled) {
+                bytes[..self.filled].copy_from_slice(&self.bytes);
+                self.bytes = bytes;
+            } else {
+                let len = self.need.min(self.bytes.len().max(FIRST / 2) * 2);
+                self.bytes.reserve_exact(len - self.bytes.len());
+                self.bytes.resize(len, 0);
+            }
         }
         is_full
     }
@@ -191,35 +211,50 @@ impl PartialMessage {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_long_message_grows_as_it_arrives_and_not_beyond_its_length() {
-        let mut partial = PartialMessage::default();
-        partial.set_need(LONG + 10);
+    /// Receives a message of `need` bytes, of which 5 are here. Returns the sizes of its memory.
+    fn receive(partial: &mut PartialMessage, need: usize, spare: &SpareMemory) -> Vec<usize> {
+        partial.set_need(need);
         assert!(partial.is_long());
-        let spare = SpareMemory::default();
-        partial.begin_long(b"begun", &spare);
+        partial.begin_long(b"begun", spare);
         let mut sizes = Vec::new();
-        while partial.bytes().len() < LONG + 10 {
-            if partial.grow() {
+        while partial.bytes().len() < need {
+            if partial.grow(spare) {
                 sizes.push(partial.bytes.len());
             }
             let space = partial.space(10_000).len();
             assert!((1..=10_000).contains(&space));
             partial.fill(space);
         }
-        assert_eq!(sizes, [FIRST, 2 * FIRST, LONG + 10]);
-        assert_eq!(partial.whole().len(), LONG + 10);
+        assert_eq!(partial.whole().len(), need);
         assert!(partial.whole().starts_with(b"begun"));
+        sizes
+    }
+
+    #[test]
+    fn a_long_message_grows_as_it_arrives_and_not_beyond_its_length() {
+        let (mut partial, spare) = (PartialMessage::default(), SpareMemory::default());
+        assert_eq!(receive(&mut partial, LONG + 10, &spare), [FIRST, 2 * FIRST, LONG + 10]);
+        assert_eq!(partial.bytes.capacity(), LONG + 10);
+    }
+
+    #[test]
+    fn spare_memory_is_for_what_arrives() {
+        let (mut partial, spare) = (PartialMessage::default(), SpareMemory::default());
+        receive(&mut partial, 8 * FIRST, &spare);
         partial.release_delivered(&spare);
         assert!(partial.is_empty());
-
-        // The next one has all of its memory at once, and no more.
-        partial.set_need(LONG + 1);
-        partial.begin_long(b"next", &spare);
-        assert!(!partial.grow());
-        assert_eq!(partial.bytes.len(), LONG + 1);
-        assert_eq!(partial.bytes(), b"next");
-        assert!(spare.take().is_empty(), "it has one user at a time");
+        assert_eq!(receive(&mut partial, 8 * FIRST, &spare), [FIRST, 8 * FIRST], "after an eighth has arrived");
+        assert!(spare.take(8 * FIRST, FIRST).is_none(), "it has one user at a time");
+        partial.release_delivered(&spare);
+        assert_eq!(receive(&mut partial, 4 * FIRST, &spare), [FIRST, 4 * FIRST], "half of it");
+        partial.release_delivered(&spare);
+        assert_eq!(receive(&mut partial, LONG + 1, &spare), [FIRST, 2 * FIRST, LONG + 1], "less than half");
+        partial.release_delivered(&spare);
+        partial.set_need(4 * FIRST);
+        partial.begin_long(&[1; FIRST], &spare);
+        assert_eq!((partial.filled, partial.bytes.len()), (FIRST, 4 * FIRST));
+        // The rest has bytes of an earlier message, which nobody sees.
+        assert_eq!(partial.bytes(), [1; FIRST]);
     }
 
     #[test]
@@ -229,6 +264,8 @@ mod tests {
             spare.put_back(vec![0; len]);
             assert_eq!(lock(&spare.0).len(), kept);
         }
+        assert!(spare.take(MAX_SPARE + 1, MAX_SPARE / 2).is_none(), "it could not be put back");
+        assert_eq!(spare.take(MAX_SPARE, MAX_SPARE / 2).map(|bytes| bytes.len()), Some(MAX_SPARE));
     }
 
     #[test]
