@@ -126,11 +126,7 @@ impl PartialMessage {
                 bytes[..begun.len()].copy_from_slice(begun);
                 bytes
             }
-            None => {
-                let mut bytes = Vec::with_capacity(FIRST.max(begun.len()));
-                bytes.extend_from_slice(begun);
-                bytes
-            }
+            None => begun.to_vec(),
         };
         self.filled = begun.len();
         self.left = 0;
