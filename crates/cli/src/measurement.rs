@@ -1,6 +1,7 @@
 //! Runs a plan for a command: measures the limits, the capacities and the rounds, shows the progress
 //! and saves the record.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -272,14 +273,19 @@ pub(crate) fn exit(record: &Record) -> Exit {
     let outcomes = || record.instances.iter().map(|instance| &instance.outcome);
     if outcomes().any(|outcome| matches!(outcome, Outcome::Measured(figures) if figures.breach.is_some())) {
         Exit::Breach
-    } else if outcomes().any(|outcome| matches!(outcome, Outcome::Failed { .. }))
-        // In a single round, discarded instances are only a warning.
-        || (record.rounds_planned > 1 && !all_discarded(record).is_empty())
-    {
+    } else if outcomes().any(|outcome| matches!(outcome, Outcome::Failed { .. })) || lacks_results(record) {
         Exit::Usage
     } else {
         Exit::Fine
     }
+}
+
+/// Whether discarded instances leave a run without results that it was to have. In a single round, a quick look, a case without a
+/// result is a warning as long as another case has one.
+fn lacks_results(record: &Record) -> bool {
+    let without = all_discarded(record).len();
+    let measured: BTreeSet<usize> = record.instances.iter().map(|instance| instance.entrant).collect();
+    without > 0 && (record.rounds_planned > 1 || without == measured.len())
 }
 
 /// Says on stderr how far an interrupted run came.

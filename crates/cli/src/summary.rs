@@ -7,7 +7,7 @@ use estafette_measure::case::Place;
 use estafette_measure::fingerprint::Fingerprint;
 use estafette_measure::limits;
 use estafette_measure::ranking::Ranking;
-use estafette_measure::record::Record;
+use estafette_measure::record::{Outcome, Record};
 use estafette_measure::spec::Scope;
 use estafette_measure::stats::Verdict;
 use estafette_measure::units::{duration, grouped, three_digits};
@@ -90,12 +90,13 @@ fn winners(rankings: &[Ranking]) -> String {
     }
 }
 
-/// Compares the fastest candidate with the bound, for the first cell of each scope that has both.
+/// Compares the fastest with the bound, for the first cell of each scope in which the fastest is decided.
 pub(crate) fn bounds(rankings: &[Ranking]) -> String {
     let mut parts = Vec::new();
     for scope in Scope::ALL {
         let part = rankings.iter().filter(|ranking| ranking.cell.scope == scope).find_map(|ranking| {
             let bound = ranking.bound.as_ref()?;
+            outcome(ranking).filter(|outcome| outcome.is_decided())?;
             let best = best_candidate(ranking)?;
             let ratio = best.result.as_ref()?.metric_ns / bound.ns();
             let name = short(best);
@@ -107,7 +108,7 @@ pub(crate) fn bounds(rankings: &[Ranking]) -> String {
     if parts.is_empty() {
         return String::new();
     }
-    format!("The fastest beside the bound, in the first table of each scope: {}.", parts.join("; "))
+    format!("The fastest beside the bound, in the first decided table of each scope: {}.", parts.join("; "))
 }
 
 /// Summarizes the noise, the comparisons without a decision and the discarded instances.
@@ -134,14 +135,44 @@ fn noise(record: &Record, rankings: &[Ranking]) -> String {
     let inconclusive = verdicts.iter().filter(|verdict| **verdict == Verdict::Inconclusive).count();
     let controls = || rankings.iter().filter_map(|ranking| ranking.control.as_ref()?.result.as_ref());
     let wrong = controls().filter_map(|result| result.verdict).filter(|verdict| is_different(*verdict)).count();
-    let discarded: usize = rankings.iter().map(|ranking| ranking.discarded).sum();
     format!(
-        "Noise: {noise}{resolution}. {inconclusive} of {} comparisons are inconclusive, {wrong} of {} controls show a false difference, {discarded} of {} instances are discarded.{}",
+        "Noise: {noise}{resolution}. {inconclusive} of {} comparisons are inconclusive, {wrong} of {} controls show a false difference, {}.{}",
         verdicts.len(),
         controls().count(),
-        record.instances.len(),
+        discarded(record),
         discarded_laps(record)
     )
+}
+
+/// Counts the discarded instances, and says why.
+fn discarded(record: &Record) -> String {
+    let causes = discarded_by_cause(record);
+    let count: usize = causes.iter().map(|(_, count)| count).sum();
+    let all = record.instances.len();
+    match &*causes {
+        [] => format!("none of {all} instances is discarded"),
+        [(cause, _)] => format!("{count} of {all} instances are discarded: {}", plain(cause)),
+        _ => {
+            let causes: Vec<String> =
+                causes.iter().map(|(cause, count)| format!("{} ({count})", plain(cause))).collect();
+            format!("{count} of {all} instances are discarded: {}", causes.join(", "))
+        }
+    }
+}
+
+/// The causes of discarded instances, and how many each discarded, most first.
+pub(crate) fn discarded_by_cause(record: &Record) -> Vec<(String, usize)> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for instance in &record.instances {
+        if let Outcome::Measured(figures) = &instance.outcome
+            && let Some(reason) = &figures.discarded
+        {
+            *counts.entry(reason.cause()).or_default() += 1;
+        }
+    }
+    let mut counts: Vec<(String, usize)> = counts.into_iter().map(|(cause, count)| (cause.to_owned(), count)).collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    counts
 }
 
 /// Reports the laps that do not count because the machine changed during them.

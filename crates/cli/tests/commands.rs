@@ -169,15 +169,6 @@ fn ping_prints_a_summary() {
 fn a_run_of_every_healthy_mechanism_is_fine() {
     let _alone = alone();
     let ground = Ground::new();
-    let overview = ground.bench(20, &["--rounds=1", "--json"]);
-    // Every channel in every kind of cell: patterns, payloads, capacities down to a rendezvous, runtimes.
-    let channels = ground.bench(10, &["channels", "--profile=standard", "--rounds=1", "--json"]);
-    // Every codec, with the shortest and the longest message. The slowest take milliseconds for one.
-    let typed = ground.bench(20, &["ipc-typed", "--profile=standard", "--size=1KiB,100KiB", "--rounds=1", "--json"]);
-    // Functions of each ABI. In a build for tests a component takes long for a message, so pipelines have few.
-    let sandboxes = ground.bench(20, &["flow", "--pattern=stream,ping-pong", "--rounds=1", "--json"]);
-    let pipelines = ground.bench(1, &["flow", "--pattern=send-receive", "--size=1000", "--rounds=1", "--json"]);
-    let baselines = ["process/*-c", "thread/rtrb-by-hand", "--rounds=1", "--json"];
     // More than the quick profile takes, and both ways to wait.
     let network = [
         "--profile=standard",
@@ -185,33 +176,31 @@ fn a_run_of_every_healthy_mechanism_is_fine() {
         "--wait=block,adaptive",
         "--size=4KiB",
         "--place=other-core",
-        "--rounds=1",
-        "--json",
     ];
-    let by_hand = ["channels", "task/*-by-hand", "thread/crossbeam-by-hand", "--rounds=1", "--json"];
-    let mut measured = Vec::new();
-    for record in [
-        overview.json(),
-        channels.json(),
-        typed.json(),
-        sandboxes.json(),
-        pipelines.json(),
-        ground.bench(20, &baselines).json(),
-        ground.bench(15, &[&["network/[!m]*", "network/message-io-[!f]*"], &network[..]].concat()).json(),
+    let runs = [
+        ground.bench_many(20, &[]),
+        // Every channel in every kind of cell: patterns, payloads, capacities down to a rendezvous, runtimes.
+        ground.bench_many(10, &["channels", "--profile=standard"]),
+        // Every codec, with the shortest and the longest message. The slowest take milliseconds for one.
+        ground.bench_many(20, &["ipc-typed", "--profile=standard", "--size=1KiB,100KiB"]),
+        // Functions of each ABI. In a build for tests a component takes long for a message, so pipelines have few.
+        ground.bench_many(20, &["flow", "--pattern=stream,ping-pong"]),
+        ground.bench_many(1, &["flow", "--pattern=send-receive", "--size=1000"]),
+        ground.bench_many(20, &["process/*-c", "thread/rtrb-by-hand"]),
+        ground.bench_many(15, &[&["network/[!m]*", "network/message-io-[!f]*"], &network[..]].concat()),
         // Some 90 ms are a round trip of its frames.
-        ground.bench(240, &[&["network/message-io-framed"], &network[..]].concat()).json(),
-        ground.bench(20, &by_hand).json(),
-    ] {
-        for instance in record["instances"].as_array().unwrap() {
-            let figures = &instance["outcome"]["measured"];
-            // On a disturbed machine an instance may receive nothing. It is repeated.
-            let has_messages = figures["messages"].as_u64() > Some(0);
-            let is_fine = (has_messages || !figures["discarded"].is_null()) && figures["breach"].is_null();
-            assert!(figures.is_object() && is_fine, "{instance}");
-            let entrant = &record["entrants"][instance["entrant"].as_u64().unwrap() as usize];
-            if has_messages {
-                measured.push(entrant["case"]["mechanism"].as_str().unwrap().to_owned());
-            }
+        ground.bench_many(240, &[&["network/message-io-framed"], &network[..]].concat()),
+        ground.bench_many(20, &["channels", "task/*-by-hand", "thread/crossbeam-by-hand"]),
+    ];
+    let mut measured = BTreeSet::new();
+    for (mechanism, instance) in runs.into_iter().flatten() {
+        let figures = &instance["outcome"]["measured"];
+        // On a disturbed machine an instance may receive nothing. It is repeated.
+        let has_messages = figures["messages"].as_u64() > Some(0);
+        let is_fine = (has_messages || !figures["discarded"].is_null()) && figures["breach"].is_null();
+        assert!(figures.is_object() && is_fine, "{instance}");
+        if has_messages {
+            measured.insert(mechanism);
         }
     }
     let list = ground.run(["list", "--json"]).json();
@@ -219,7 +208,7 @@ fn a_run_of_every_healthy_mechanism_is_fine() {
         let name = listed["name"].as_str().unwrap();
         // Those between processes are in peers.rs.
         let here = !name.starts_with("process/") && listed["unavailable"].is_null();
-        assert!(!here || measured.iter().any(|one| one == name), "{name} was not measured");
+        assert!(!here || measured.contains(name), "{name} was not measured");
     }
     ground.assert_clean();
 }

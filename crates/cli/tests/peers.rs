@@ -28,14 +28,12 @@ fn list(value: &Value) -> &[Value] {
 fn every_way_between_processes_is_verified_or_says_how_to_get_it() {
     let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let ground = Ground::new();
-    let run = ["ipc", "--profile=standard", "--rounds=1", "--json"];
-    let ipc = ground.bench(20, &run).json();
+    let run = ["ipc", "--profile=standard"];
+    let ipc = ground.bench_many(20, &run);
     // Which the profile has of a few ways only.
-    let together = ground.bench(20, &[&run[..], &["--pattern=fan-in,duplex", "--size=4KiB"]].concat()).json();
+    let together = ground.bench_many(20, &[&run[..], &["--pattern=fan-in,duplex", "--size=4KiB"]].concat());
     let mut measured = BTreeSet::new();
-    for (record, instance) in
-        [&ipc, &together].into_iter().flat_map(|run| list(&run["instances"]).iter().map(move |i| (run, i)))
-    {
+    for (mechanism, instance) in ipc.into_iter().chain(together) {
         let figures = &instance["outcome"]["measured"];
         assert!(figures.is_object() && figures["breach"].is_null(), "{instance}");
         if figures["messages"].as_u64() == Some(0) {
@@ -43,8 +41,7 @@ fn every_way_between_processes_is_verified_or_says_how_to_get_it() {
             assert!(!figures["discarded"].is_null(), "{instance}");
             continue;
         }
-        let entrant = &record["entrants"][instance["entrant"].as_u64().unwrap() as usize];
-        measured.insert(entrant["case"]["mechanism"].as_str().unwrap().to_owned());
+        measured.insert(mechanism);
     }
     println!("{} mechanisms measured", measured.len());
     for listed in list(&ground.run(["list", "process/*", "--json"]).json()) {

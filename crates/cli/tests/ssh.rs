@@ -133,7 +133,7 @@ fn a_session_is_measured() {
 fn an_interrupt_ends_the_session_there() {
     let Some(sshd) = Sshd::start() else { return };
     let ground = Ground::new();
-    let mut run = Running::of(&ground, sshd.bench(&ground, &["--rounds=1000", "--window=2s"]));
+    let mut run = Running::of(&ground, sshd.bench(&ground, &["--rounds=1000", "--window=200ms"]));
     // The peer, and a child of it.
     let programs = || sshd.session().into_iter().filter(|process| process.ends_with(" estafette")).count();
     wait_for("the session to measure", || {

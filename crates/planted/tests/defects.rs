@@ -257,9 +257,9 @@ fn a_mechanism_of_which_no_instance_counts_is_no_success() {
     let has_reason = |line: &&str| line.contains(": all instances (") && line.contains(" were discarded: ");
     assert!(!lines.is_empty() && lines.iter().all(has_reason), "{}", run.stderr);
 
-    // In a single round, a quick look, it is a warning only.
+    // Nor in a single round.
     let run = bench(PROGRAM, &what);
-    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    assert_eq!(run.code, Some(2), "{}", run.stderr);
     assert!(run.stderr.contains(": all instances ("), "{}", run.stderr);
 }
 

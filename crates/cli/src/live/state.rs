@@ -7,6 +7,7 @@ use estafette_measure::case::{Case, Cell};
 use estafette_measure::ranking::{Ranking, rank};
 use estafette_measure::record::{Outcome, Record};
 
+use crate::summary::discarded_by_cause;
 use crate::table::{against_first, capitalised, outcome, percent, short, times};
 
 /// What the view shows.
@@ -84,7 +85,7 @@ impl State {
         self.rounds = [record.rounds, record.rounds_planned];
         self.why = why;
         self.tables = rank(record).iter().map(|ranking| table(ranking, &rounds)).collect();
-        self.discarded = discarded(record);
+        self.discarded = discarded_by_cause(record);
     }
 
     /// The place of the table that is measured now.
@@ -133,20 +134,6 @@ fn valid_rounds(record: &Record) -> BTreeMap<&Cell, BTreeSet<usize>> {
         }
     }
     rounds
-}
-
-fn discarded(record: &Record) -> Vec<(String, usize)> {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for instance in &record.instances {
-        if let Outcome::Measured(figures) = &instance.outcome
-            && let Some(reason) = &figures.discarded
-        {
-            *counts.entry(reason.cause()).or_default() += 1;
-        }
-    }
-    let mut counts: Vec<(String, usize)> = counts.into_iter().map(|(cause, count)| (cause.to_owned(), count)).collect();
-    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    counts
 }
 
 #[cfg(test)]

@@ -135,6 +135,27 @@ impl Ground {
         self.bench_once(window_ms, arguments).exits(0)
     }
 
+    /// Runs one round of many cases, and returns the instances and their mechanisms. The mechanisms that the machine disturbed
+    /// are measured again without the others, in a longer window.
+    #[track_caller]
+    pub(crate) fn bench_many(&self, window_ms: u32, arguments: &[&str]) -> Vec<(String, Value)> {
+        let arguments = [arguments, &["--rounds=1", "--json"]].concat();
+        let done = self.bench_once(window_ms, &arguments);
+        if done.status.code() != Some(2) || !is_disturbed(&done.stderr) {
+            return instances(&done.exits(0).json());
+        }
+        eprintln!("some again, because the machine was disturbed: {}", done.stderr);
+        self.remove_records();
+        let (failed, mut measured): (Vec<_>, Vec<_>) =
+            instances(&done.json()).into_iter().partition(|(_, instance)| !instance["outcome"]["failed"].is_null());
+        let failed: BTreeSet<&str> = failed.iter().map(|(mechanism, _)| &**mechanism).collect();
+        let options = arguments.iter().copied().filter(|argument| argument.starts_with("--"));
+        // None failed if every instance was discarded.
+        let again = if failed.is_empty() { arguments.clone() } else { failed.into_iter().chain(options).collect() };
+        measured.extend(instances(&self.bench(4 * window_ms, &again).json()));
+        measured
+    }
+
     /// Runs one round of `bench`, in which each case receives messages, and returns the record.
     #[track_caller]
     pub(crate) fn one_round(&self, window_ms: u32, cases: &[&str]) -> Value {
@@ -277,6 +298,15 @@ pub(crate) fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
         assert!(Instant::now() < deadline, "waited too long for {what}");
         sleep(Duration::from_millis(2));
     }
+}
+
+/// The instances of a record, each with the name of its mechanism.
+fn instances(record: &Value) -> Vec<(String, Value)> {
+    let of = |instance: &Value| {
+        let entrant = &record["entrants"][instance["entrant"].as_u64().unwrap() as usize];
+        (entrant["case"]["mechanism"].as_str().unwrap().to_owned(), instance.clone())
+    };
+    record["instances"].as_array().expect("a list of instances").iter().map(of).collect()
 }
 
 /// The last instance of a case that received messages. An instance that was disturbed was repeated.

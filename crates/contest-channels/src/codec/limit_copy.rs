@@ -1,16 +1,15 @@
 //! The lower bound for codecs: one copy of the bytes into the buffer, which are then verified in
-//! place.
+//! place. The data comes first, so the copy begins where the buffer does and is aligned.
 
 use anyhow::{Context, Result};
-use estafette_contest_common::typed::ByHand;
 use estafette_measure::message::Message;
 use estafette_measure::spec::{Ownership, Standing};
 use estafette_measure::{Codec, Generator, Spec, Value, Verifier};
 
 use super::spec;
 
-/// The length of a message before its data, in bytes.
-const HEAD: usize = size_of::<u32>();
+/// The length of the topic after the data, in bytes.
+const TOPIC: usize = size_of::<u32>();
 
 #[derive(Default)]
 pub(super) struct LimitCopy;
@@ -31,17 +30,18 @@ impl Codec for LimitCopy {
 
     #[inline]
     fn encode(&mut self, message: &Message, out: &mut Vec<u8>) -> Result<()> {
+        let len = message.data.len();
         // Changes the length only for the first message.
-        out.resize(HEAD + message.data.len(), 0);
-        out[..HEAD].copy_from_slice(&message.topic.to_le_bytes());
-        out[HEAD..].copy_from_slice(&message.data);
+        out.resize(len + TOPIC, 0);
+        out[..len].copy_from_slice(&message.data);
+        out[len..].copy_from_slice(&message.topic.to_le_bytes());
         Ok(())
     }
 
     #[inline]
     fn decode(&mut self, encoded: &Vec<u8>, verifier: &mut Verifier) -> Result<()> {
-        let (topic, data) = ByHand::parts(encoded).context("the bytes are too short for a topic")?;
-        verifier.message(topic, data);
+        let (data, topic) = encoded.split_last_chunk::<TOPIC>().context("the bytes are too short for a topic")?;
+        verifier.message(u32::from_le_bytes(*topic), data);
         Ok(())
     }
 }
