@@ -21,6 +21,7 @@
 mod readme {}
 
 mod args;
+mod build_features;
 mod cargo_bench;
 mod columns;
 mod command;
@@ -35,40 +36,24 @@ mod output;
 mod page;
 mod progress;
 mod reference;
+mod remedy;
 mod summary;
 mod sweep;
 mod table;
+mod terminal;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use clap::{CommandFactory, FromArgMatches, Parser};
 use estafette_measure::{Registry, child, tracer};
 
 use crate::args::{Args, Command};
 use crate::exit::Exit;
-
-/// The allocator of the command and of the instances, which run in the same program.
-#[cfg(feature = "mimalloc")]
-#[global_allocator]
-static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-/// The name of the global allocator, as in records.
-const ALLOCATOR: &str = if cfg!(feature = "mimalloc") { "mimalloc" } else { "system" };
-
-/// Whether this build contains the contest's mechanisms, but not those behind `all-peers`.
-const PEERS_LEFT_OUT: bool = cfg!(all(feature = "contest", not(feature = "all-peers")));
-/// The note that explains how to build with the peers that were left out.
-const PEERS: &str = "not in this build: libraries and servers that need more than cargo and gcc (Cap'n Proto, D-Bus, gRPC, iceoryx2, \
-                     MQTT, nanomsg, NATS, nng, QUIC, Redis, zenoh, ZeroMQ); build with `--features all-peers`, see the README";
-
-/// Adds the note about peers that are not in this build to an error about an unknown name.
-fn with_peers(error: String) -> anyhow::Error {
-    if PEERS_LEFT_OUT { anyhow!("{error}\n{PEERS}") } else { anyhow!(error) }
-}
+use crate::remedy::with_remedy;
+use crate::terminal::report_to_stderr;
 
 /// Runs the command with the program's arguments and returns its exit code.
 ///
@@ -151,37 +136,4 @@ fn args(arguments: &[OsString]) -> Result<anyhow::Result<Args>, clap::Error> {
         })
     };
     Ok(with_file())
-}
-
-/// Adds a remedy to the text of an error that any system call can return.
-fn with_remedy(error: &str) -> String {
-    // `EMFILE`: from this process or from a child.
-    match error.contains("(os error 24)") {
-        true => format!("{error}; allow more with `ulimit -n 1024`"),
-        false => error.to_owned(),
-    }
-}
-
-/// Prints text to stderr.
-///
-/// Control characters are replaced, because the text may quote a file or a child process. Errors
-/// are ignored: a closed stderr must not stop the command, and `eprintln!` would panic.
-fn report_to_stderr(text: &str) {
-    let text = text.split('\n').map(columns::plain).collect::<Vec<_>>().join("\n");
-    let _ = writeln!(io::stderr(), "{text}");
-}
-
-/// Prints a result to stdout. A closed pipe, as in `estafette list | head -1`, is no error and does
-/// not change the exit code.
-fn print(text: &str) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        done => done.context("printing"),
-    }
-}
-
-/// Prints a result to stdout as JSON.
-fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
-    print(&format!("{}\n", serde_json::to_string_pretty(value)?))
 }

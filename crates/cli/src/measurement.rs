@@ -20,9 +20,11 @@ use estafette_measure::record::{Outcome, Provenance, Record};
 use estafette_measure::run::{self, End};
 use estafette_measure::window::Window;
 
+use crate::build_features::ALLOCATOR;
 use crate::exit::Exit;
+use crate::other_load;
 use crate::progress::{Progress, View};
-use crate::{other_load, report_to_stderr};
+use crate::terminal::report_to_stderr;
 
 const NOTHING_RECORDED: &str = "interrupted before the first round was complete: nothing is recorded";
 
@@ -176,7 +178,7 @@ fn provenance() -> Provenance {
     Provenance {
         commit: option_env!("ESTAFETTE_COMMIT").map(str::to_owned),
         compiler: env!("ESTAFETTE_COMPILER").to_owned(),
-        allocator: crate::ALLOCATOR.to_owned(),
+        allocator: ALLOCATOR.to_owned(),
         arguments: std::env::args().skip(1).map(without_user).collect(),
     }
 }

@@ -13,8 +13,10 @@ use estafette_measure::record::Record;
 use estafette_measure::run::{Observer, RoundKind};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::duration;
 use crate::live::{Live, Step};
-use crate::{duration, report_to_stderr, with_remedy};
+use crate::remedy::with_remedy;
+use crate::terminal::report_to_stderr;
 
 /// What a user asks to see of a run under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

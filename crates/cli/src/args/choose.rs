@@ -9,7 +9,7 @@ use clap::ValueHint;
 use estafette_measure::case::{Load, Pattern, Payload, PayloadKind, Place};
 use estafette_measure::spec::{Runtime, Scope, Wait};
 
-use super::{parse_budget, parse_capacity, parse_producers, parse_seed, parse_size};
+use super::parse::{parse_budget, parse_capacity, parse_producers, parse_seed, parse_size};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Choose {

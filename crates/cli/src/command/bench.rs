@@ -17,6 +17,7 @@ use estafette_measure::suite::{self, Axes, Profile, Suite};
 use estafette_measure::window::Window;
 
 use crate::args::{Bench, Slice};
+use crate::build_features::with_peers;
 use crate::exit::Exit;
 use crate::hosts::target::Target;
 use crate::measurement::{
@@ -24,7 +25,8 @@ use crate::measurement::{
 };
 use crate::output::{self, Detail};
 use crate::progress::View;
-use crate::{hosts, page, print, print_json, report_to_stderr, with_peers};
+use crate::terminal::{print, print_json, report_to_stderr};
+use crate::{hosts, page};
 
 /// The target of `--until-decided`: a run ends early when every table can detect this difference.
 const SHOWN_DIFFERENCE: f64 = 0.05;

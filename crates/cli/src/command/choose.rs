@@ -33,7 +33,7 @@ use crate::columns::wrapped;
 use crate::exit::Exit;
 use crate::measurement::{self, Measurement, SystemCalls, measure, report_interrupt};
 use crate::progress::View;
-use crate::{print, print_json, report_to_stderr};
+use crate::terminal::{print, print_json, report_to_stderr};
 
 /// The reply to a question: the JSON output.
 #[derive(Debug, Serialize)]

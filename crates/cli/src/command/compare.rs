@@ -13,7 +13,7 @@ use crate::columns::{Left, Right, columns, plain};
 use crate::comparison::words::{between, drift, figures, percent, verdicts, within_clock_error, without_floor};
 use crate::comparison::{Compared, Comparison, Side};
 use crate::exit::Exit;
-use crate::{print, print_json};
+use crate::terminal::{print, print_json};
 
 /// The JSON output.
 #[derive(Serialize)]

@@ -5,7 +5,7 @@ use clap::CommandFactory;
 
 use crate::args::{Args, Completions};
 use crate::exit::Exit;
-use crate::print;
+use crate::terminal::print;
 
 /// Runs `completions`.
 pub(crate) fn run(args: &Completions) -> Result<Exit> {

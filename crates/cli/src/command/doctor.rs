@@ -9,55 +9,20 @@ mod capacity;
 mod cgroup;
 mod clock;
 mod cpu;
+mod finding;
+mod read;
 mod tcp;
-
-use std::fs;
 
 use anyhow::Result;
 use estafette_measure::Registry;
 use estafette_measure::limits::available_cpus;
 use serde::Serialize;
 
+use self::finding::{Finding, Verdict};
 use crate::args::Doctor;
 use crate::columns::columns;
 use crate::exit::Exit;
-use crate::{print, print_json};
-
-/// How much a finding matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Verdict {
-    /// As it should be.
-    Ok,
-    /// Affects the figures: good to know, rarely necessary to change.
-    Note,
-    /// Invalidates figures.
-    Warning,
-}
-
-/// The result of one check.
-#[derive(Debug, PartialEq, Serialize)]
-struct Finding {
-    what: &'static str,
-    verdict: Verdict,
-    found: String,
-    /// What to do, or what to consider.
-    remedy: Option<String>,
-}
-
-impl Finding {
-    fn ok(what: &'static str, found: impl Into<String>) -> Finding {
-        Finding { what, verdict: Verdict::Ok, found: found.into(), remedy: None }
-    }
-
-    fn note(what: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Finding {
-        Finding { what, verdict: Verdict::Note, found: found.into(), remedy: Some(remedy.into()) }
-    }
-
-    fn warning(what: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Finding {
-        Finding { what, verdict: Verdict::Warning, found: found.into(), remedy: Some(remedy.into()) }
-    }
-}
+use crate::terminal::{print, print_json};
 
 /// The JSON output.
 #[derive(Serialize)]
@@ -127,19 +92,6 @@ fn text(diagnosis: &Diagnosis) -> String {
     format!("{}\n{sum}\n", columns(&[], &[], &rows))
 }
 
-/// Reads a file of `/proc` or `/sys` and trims it; `None` if it cannot be read.
-fn read(path: &str) -> Option<String> {
-    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
-}
-
-/// Formats a number of bytes: `1.5 GiB`, `300 MiB`.
-fn bytes(bytes: u64) -> String {
-    match bytes as f64 / f64::from(1 << 20) {
-        mib if mib >= 1024.0 => format!("{:.1} GiB", mib / 1024.0),
-        mib => format!("{mib:.0} MiB"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,12 +113,5 @@ mod tests {
             assert_eq!(finding.remedy.is_none(), finding.verdict == Verdict::Ok, "{finding:?}");
         }
         assert_eq!(peers(&Registry::new()).len(), 1);
-        assert_eq!(read("/proc/there/is/no/such/file"), None);
-    }
-
-    #[test]
-    fn sizes() {
-        assert_eq!(bytes(300 << 20), "300 MiB");
-        assert_eq!(bytes(3 << 29), "1.5 GiB");
     }
 }

@@ -17,7 +17,7 @@ use serde::Serialize;
 use self::judgement::{Judgement, Outcome};
 use crate::args::{Gate, GateFormat};
 use crate::exit::Exit;
-use crate::{print, print_json};
+use crate::terminal::{print, print_json};
 
 /// The JSON output.
 #[derive(Serialize)]

@@ -7,7 +7,7 @@ use estafette_measure::units;
 use crate::args;
 use crate::columns::{Left, Right, columns};
 use crate::exit::Exit;
-use crate::{print, print_json, report_to_stderr};
+use crate::terminal::{print, print_json, report_to_stderr};
 
 /// Runs `limits`.
 pub(crate) fn run(args: &args::Limits) -> Result<Exit> {

@@ -12,9 +12,10 @@ use estafette_measure::{Registry, units};
 use serde::Serialize;
 
 use crate::args::List;
+use crate::build_features::{PEERS, PEERS_LEFT_OUT, with_peers};
 use crate::columns::{Left, Right, columns, wrapped};
 use crate::exit::Exit;
-use crate::{PEERS, PEERS_LEFT_OUT, print, print_json, report_to_stderr, with_peers};
+use crate::terminal::{print, print_json, report_to_stderr};
 
 /// A mechanism in the JSON output.
 #[derive(Serialize)]

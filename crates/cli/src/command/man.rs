@@ -9,7 +9,7 @@ use clap_mangen::Man as Page;
 
 use crate::args::{Args, Man};
 use crate::exit::Exit;
-use crate::print;
+use crate::terminal::print;
 
 /// Runs `man`.
 pub(crate) fn run(args: &Man) -> Result<Exit> {

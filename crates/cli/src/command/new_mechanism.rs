@@ -10,7 +10,7 @@ use estafette_measure::Registry;
 
 use crate::args::NewMechanism;
 use crate::exit::Exit;
-use crate::print;
+use crate::terminal::print;
 
 /// The files of the template: paths in the crate's folder, and contents. In paths and contents,
 /// `my-mechanism` and `my_mechanism` stand for the name.

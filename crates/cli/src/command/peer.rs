@@ -63,7 +63,7 @@ mod listening {
     use super::*;
     use crate::hosts::tcp::{Accepted, Door};
     use crate::hosts::token::{Token, VARIABLE};
-    use crate::{print, report_to_stderr};
+    use crate::terminal::{print, report_to_stderr};
 
     /// Serves one session after the other, until the user interrupts.
     pub(super) fn run(registry: &Registry, args: &Peer, listen: SocketAddr) -> Result<Exit> {

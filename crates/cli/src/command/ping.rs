@@ -15,9 +15,11 @@ use estafette_measure::{Registry, bound, run, units};
 use serde::Serialize;
 
 use crate::args::Ping;
+use crate::build_features::with_peers;
 use crate::exit::Exit;
 use crate::progress::Progress;
-use crate::{hosts, other_load, print, print_json, report_to_stderr, with_peers};
+use crate::terminal::{print, print_json, report_to_stderr};
+use crate::{hosts, other_load};
 
 /// The number of warm-up round trips: a tenth of the measured ones, within these bounds.
 const WARMUP: std::ops::RangeInclusive<u64> = 100..=10_000;

@@ -11,8 +11,9 @@ use super::compare;
 use crate::args::Report;
 use crate::exit::Exit;
 use crate::output::{self, Detail};
+use crate::page;
 use crate::page::changes::{self, Pair};
-use crate::{page, print, print_json, report_to_stderr};
+use crate::terminal::{print, print_json, report_to_stderr};
 
 /// Runs `report`.
 pub(crate) fn run(args: &Report) -> Result<Exit> {

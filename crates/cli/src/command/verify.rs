@@ -16,11 +16,12 @@ use estafette_measure::{Registry, conformance};
 use serde::Serialize;
 
 use crate::args::Verify;
+use crate::build_features::with_peers;
 use crate::columns::{Left, Right, columns, plain, wrapped};
 use crate::exit::Exit;
 use crate::progress::Progress;
 use crate::table::{by_reason, grouped_by_family};
-use crate::{print, print_json, report_to_stderr, with_peers};
+use crate::terminal::{print, print_json, report_to_stderr};
 
 /// The windows of a case: a longer one follows if no message arrives within the first.
 const WINDOWS: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(2)];

@@ -42,6 +42,7 @@ use serde::Serialize;
 use self::drift::{Drift, INTERVAL_COVERAGE};
 pub(crate) use self::incomparable::Incomparable;
 use crate::columns::plain;
+use crate::duration;
 
 /// The comparison of two records.
 #[derive(Debug, Serialize)]
@@ -287,7 +288,7 @@ fn machine_differences(a: &Record, b: &Record) -> Vec<String> {
 
 fn window_difference(a: &Record, b: &Record) -> Option<String> {
     (a.window != b.window)
-        .then(|| format!("windows differ ({} / {})", words::window(&a.window), words::window(&b.window)))
+        .then(|| format!("windows differ ({} / {})", duration::window(&a.window), duration::window(&b.window)))
 }
 
 /// Returns the cases of a record in their order, without controls.

@@ -3,7 +3,6 @@
 use estafette_measure::case::{Cell, Load};
 use estafette_measure::stats::{Interval, Verdict};
 use estafette_measure::units;
-use estafette_measure::window::Window;
 
 use super::drift::Drift;
 use super::{Compared, Comparison};
@@ -84,19 +83,6 @@ pub(crate) fn within_clock_error(comparison: &Comparison) -> Option<String> {
     let within = comparison.cases.iter().filter(|case| case.clock_error.is_none()).count();
     (within > 0)
         .then(|| format!("{within} with times that are not longer than the errors of the clocks of both hosts."))
-}
-
-/// Formats the window of an instance: `100 ms after 50.0 ms`.
-pub(crate) fn window(window: &Window) -> String {
-    match window {
-        Window::Time { warmup_ns, measure_ns } => {
-            let [warmup, measure] = [*warmup_ns, *measure_ns].map(|ns| units::duration(ns as f64));
-            format!("{measure} after {warmup}")
-        }
-        Window::Count { warmup, messages } => {
-            format!("{} messages after {}", units::grouped(*messages), units::grouped(*warmup))
-        }
-    }
 }
 
 #[cfg(test)]

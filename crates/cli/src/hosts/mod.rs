@@ -4,6 +4,7 @@
 //! over TCP and proves the [`token`] on both sides. What is said over it is in `estafette_measure::hosts`.
 //! `window` lengthens a run's windows for a long way.
 
+mod greeting;
 pub(crate) mod ssh;
 pub(crate) mod target;
 #[cfg(feature = "hosts")]
@@ -17,16 +18,18 @@ mod window;
 use anyhow::{Result, bail};
 use estafette_measure::case::Place;
 use estafette_measure::fingerprint::Fingerprint;
-use estafette_measure::hosts::{Hello, OtherHost};
+use estafette_measure::hosts::OtherHost;
 use estafette_measure::limits::Link;
 use estafette_measure::plan::Plan;
 use estafette_measure::record::Record;
 use estafette_measure::units;
 
+use self::greeting::commit;
+pub(crate) use self::greeting::hello;
 use self::target::Target;
 use crate::args::ToHost;
 use crate::columns::plain;
-use crate::report_to_stderr;
+use crate::terminal::report_to_stderr;
 
 /// The error of a build without TLS.
 #[cfg(not(feature = "hosts"))]
@@ -96,13 +99,4 @@ pub(crate) fn sentence(record: &Record) -> Option<String> {
     Some(format!(
         "Between two hosts: {here} → {there} at {address}. A packet of the session took {round_trip} there and back.{loss}"
     ))
-}
-
-/// The greeting of this host.
-pub(crate) fn hello() -> Hello {
-    Hello::of_this_host(commit())
-}
-
-fn commit() -> Option<&'static str> {
-    option_env!("ESTAFETTE_COMMIT")
 }

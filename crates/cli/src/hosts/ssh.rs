@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use estafette_measure::hosts::{OtherHost, SessionLink, remote};
 
+use super::greeting::hello;
 use super::target::{SshTarget, Target};
 use crate::args::ToHost;
 
@@ -40,8 +41,7 @@ pub(super) fn connect(target: &SshTarget, args: &ToHost) -> Result<OtherHost> {
         exit(&of_link);
     });
     let link = SessionLink { reader: Box::new(stdout), writer: Box::new(stdin), close };
-    let greeted =
-        remote::greet(link, &super::hello()).map_err(|error| explain(error, exit(&ssh)).context(name.clone()))?;
+    let greeted = remote::greet(link, &hello()).map_err(|error| explain(error, exit(&ssh)).context(name.clone()))?;
     let ours = args.address.or(greeted.peer().address_of_other);
     let Some(ours) = ours else {
         bail!("{name}: the peer does not know the address of this host: give it with --address");

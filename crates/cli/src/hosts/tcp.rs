@@ -11,11 +11,12 @@ use estafette_measure::hosts::{OtherHost, peer, refuse, remote};
 use rustix::net::sockopt;
 use rustls::ServerConfig;
 
+use super::greeting::hello;
 use super::target::Target;
 use super::tls;
 use super::token::{Token, VARIABLE};
 use crate::args::ToHost;
-use crate::report_to_stderr;
+use crate::terminal::report_to_stderr;
 
 /// How long a connection, and everything until the greeting, may take.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -46,7 +47,7 @@ pub(super) fn connect(address: &str, args: &ToHost) -> Result<OtherHost> {
     let ours = args.address.map_or_else(|| stream.local_addr().map(|address| address.ip()), Ok)?;
     prepare(&stream)?;
     let (link, deadline) = tls::connect(stream, &token, Instant::now() + OPEN_TIMEOUT).context(name.clone())?;
-    let greeted = remote::greet(link, &super::hello()).context(name.clone())?;
+    let greeted = remote::greet(link, &hello()).context(name.clone())?;
     deadline.lift();
     greeted.start(ours, name)
 }
@@ -229,7 +230,7 @@ impl Door {
             refuse(&mut link, "it is busy with another session: wait until that has ended, or stop it");
             return Ok(None);
         }
-        let greeted = peer::greet(link, &super::hello().with_addresses(at, None));
+        let greeted = peer::greet(link, &hello().with_addresses(at, None));
         deadline.lift();
         if greeted.is_err() {
             self.reopen();

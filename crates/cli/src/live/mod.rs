@@ -17,7 +17,7 @@ use estafette_measure::record::Record;
 use self::screen::Screen;
 use self::state::State;
 pub(crate) use self::state::Step;
-use crate::report_to_stderr;
+use crate::terminal::report_to_stderr;
 
 /// The least time between two drawings that only show the next instance.
 const PERIOD: Duration = Duration::from_millis(250);

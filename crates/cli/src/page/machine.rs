@@ -4,7 +4,7 @@ use estafette_measure::record::{Peer, Record};
 use estafette_measure::units;
 use maud::{Markup, html};
 
-use crate::comparison::words::window;
+use crate::duration::window;
 
 /// The section's content.
 pub(super) fn html(record: &Record) -> Markup {

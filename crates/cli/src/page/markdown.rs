@@ -3,8 +3,9 @@
 use estafette_measure::ranking::{self, Ranking};
 use estafette_measure::record::Record;
 
+use super::document::cleaned;
 use super::grid::escaped_markdown;
-use super::{answers, cells, cleaned, machine};
+use super::{answers, cells, machine};
 use crate::table::{answer, facts, notes};
 use crate::{hosts, other_load, summary};
 

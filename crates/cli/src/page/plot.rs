@@ -1,65 +1,8 @@
 //! What a chart shows, without how it is drawn.
 
 use estafette_measure::units;
-use maud::Markup;
 
 use super::grid::{Column, Entry, Grid};
-use super::svg;
-
-/// A chart.
-#[derive(Debug)]
-pub(crate) enum Chart {
-    Lines(Lines),
-    Bars(Bars),
-}
-
-impl Chart {
-    /// The name, which is unique in a report: a file's name and an HTML identifier.
-    pub(crate) fn id(&self) -> &str {
-        match self {
-            Chart::Lines(lines) => &lines.id,
-            Chart::Bars(bars) => &bars.id,
-        }
-    }
-
-    pub(crate) fn id_mut(&mut self) -> &mut String {
-        match self {
-            Chart::Lines(lines) => &mut lines.id,
-            Chart::Bars(bars) => &mut bars.id,
-        }
-    }
-
-    pub(crate) fn title(&self) -> &str {
-        match self {
-            Chart::Lines(lines) => &lines.title,
-            Chart::Bars(bars) => &bars.title,
-        }
-    }
-
-    /// A sentence or two about what the chart shows and how it is read.
-    pub(crate) fn note(&self) -> &str {
-        match self {
-            Chart::Lines(lines) => &lines.note,
-            Chart::Bars(bars) => &bars.note,
-        }
-    }
-
-    /// Draws the chart. `is_alone` gives it a style of its own, for a file.
-    pub(crate) fn svg(&self, is_alone: bool) -> Markup {
-        match self {
-            Chart::Lines(lines) => svg::lines(lines, is_alone),
-            Chart::Bars(bars) => svg::bars(bars, is_alone),
-        }
-    }
-
-    /// The chart's data as a table.
-    pub(crate) fn grid(&self) -> Grid {
-        match self {
-            Chart::Lines(lines) => lines.grid(),
-            Chart::Bars(bars) => bars.grid(),
-        }
-    }
-}
 
 /// Lines over a logarithmic x axis, with a logarithmic y axis.
 #[derive(Debug)]
@@ -154,7 +97,7 @@ impl Lines {
         self.series.iter().any(|series| !series.earlier.is_empty())
     }
 
-    fn grid(&self) -> Grid {
+    pub(super) fn grid(&self) -> Grid {
         let has_remarks = self.series.iter().any(|series| series.remark.is_some());
         let mut columns = vec![Column::text("mechanism")];
         columns.extend(self.x.ticks.iter().map(|(_, text)| Column::number(text)));
@@ -234,7 +177,7 @@ fn percent(share: f64) -> String {
 }
 
 impl Bars {
-    fn grid(&self) -> Grid {
+    pub(super) fn grid(&self) -> Grid {
         let has_earlier = self.bars.iter().any(|bar| bar.earlier.is_some());
         let mut columns = vec![Column::text("mechanism"), Column::number("share of the bound"), Column::number("time")];
         columns.extend(has_earlier.then(|| Column::number("share in A")));

@@ -5,7 +5,7 @@ use estafette_measure::ranking::{Ranking, Row};
 use estafette_measure::spec::{Scope, Wait};
 use estafette_measure::units;
 
-use super::short;
+use super::words::short;
 use crate::columns::{Left, Right, columns, wrapped};
 
 /// Returns the fairness tables: the messages of the slowest producer divided by the mean, by number

@@ -8,7 +8,7 @@ use estafette_measure::spec::{Ownership, Standing};
 use estafette_measure::stats::{Interval, Verdict};
 use estafette_measure::units::three_digits;
 
-use super::{difference, short};
+use super::words::{difference, short};
 
 /// The outcome of a cell for the candidates: the mechanisms that a program might choose.
 pub(crate) struct Outcome<'a> {
@@ -56,6 +56,11 @@ pub(crate) fn best_candidate(ranking: &Ranking) -> Option<&Row> {
 fn candidates(ranking: &Ranking, filter: impl Fn(&Row) -> bool) -> Vec<usize> {
     let is_candidate = |row: &Row| row.spec.standing == Standing::Candidate && row.result.is_some() && filter(row);
     (0..ranking.rows.len()).filter(|at| is_candidate(&ranking.rows[*at])).collect()
+}
+
+/// Whether the verdict is a difference in one direction.
+pub(crate) fn is_different(verdict: Verdict) -> bool {
+    matches!(verdict, Verdict::Faster | Verdict::Slower)
 }
 
 /// The maximum number of mechanisms in a sentence that is shortened with `and 3 more`.

@@ -7,7 +7,7 @@ use estafette_measure::units;
 
 use super::answer::answer;
 use super::notes::{caveats, footer};
-use super::{short, times, without_result};
+use super::words::{short, times, without_result};
 use crate::columns::{Left, Right, columns, display_width, terminal_width, wrapped};
 
 /// A column of the table.

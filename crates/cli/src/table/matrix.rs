@@ -8,7 +8,7 @@ use estafette_measure::units;
 use super::answer::{list, outcome, without_outcome};
 use super::cell::{against_first, labelled, place, time};
 use super::notes::caveats_at;
-use super::{difference, short, without_result};
+use super::words::{difference, short, without_result};
 use crate::columns::{Left, Right, columns, wrapped};
 
 /// The maximum number of values in one matrix.

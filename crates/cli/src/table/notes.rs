@@ -8,9 +8,9 @@ use estafette_measure::spec::{Loss, Ordering};
 use estafette_measure::stats::ModeLevel;
 use estafette_measure::{MAX_LOSS, units};
 
-use super::{difference, percent, short, times};
+use super::words::{difference, percent, short, times};
 use crate::columns::{columns, lines, plain, wrapped};
-use crate::with_remedy;
+use crate::remedy::with_remedy;
 
 /// A time this many times as long as that of a mechanism with a later place is noted.
 const MISPLACED: f64 = 1.25;

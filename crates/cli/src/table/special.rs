@@ -7,7 +7,7 @@ use estafette_measure::units;
 use super::answer::answer;
 use super::cell::{against_first, labelled, place, times_bound};
 use super::notes::{caveats, footer};
-use super::{short, without_result};
+use super::words::{short, without_result};
 use crate::columns::{Left, Right, columns, wrapped};
 
 /// Returns the table of messages that were lost when pending receives were dropped, with the

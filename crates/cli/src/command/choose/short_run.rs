@@ -15,8 +15,9 @@ use estafette_measure::suite::{self, Axes, Profile, Suite};
 use super::exclusion::{Excluded, Why};
 use super::question::Question;
 use crate::args::{Choose, Need};
+use crate::build_features::with_peers;
+use crate::hosts;
 use crate::measurement::{random_seed, time_window};
-use crate::{hosts, with_peers};
 
 /// A table that detects differences this small gets no more rounds.
 const RESOLUTION: f64 = 0.03;

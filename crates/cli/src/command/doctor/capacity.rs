@@ -5,7 +5,9 @@ use std::path::Path;
 use estafette_measure::coordinator::Scratch;
 use rustix::process::{Resource, getrlimit};
 
-use super::{Finding, bytes, cgroup, read};
+use super::cgroup;
+use super::finding::Finding;
+use super::read::read;
 
 const MIB: u64 = 1 << 20;
 /// File descriptors that a fan-in of thousands needs in one process, and those that a usual case
@@ -132,6 +134,14 @@ fn other_runs(path: &Path, before: usize, now: usize) -> Option<Finding> {
     (removed > 0).then(|| Finding::note(WHAT, left, "their processes may still run: see `ps -C estafette`"))
 }
 
+/// Formats a number of bytes: `1.5 GiB`, `300 MiB`.
+fn bytes(bytes: u64) -> String {
+    match bytes as f64 / f64::from(1 << 20) {
+        mib if mib >= 1024.0 => format!("{:.1} GiB", mib / 1024.0),
+        mib => format!("{mib:.0} MiB"),
+    }
+}
+
 /// Counts the run directories: those that [`Scratch`] creates, with its lock file.
 fn runs(path: &Path) -> usize {
     let Ok(entries) = path.read_dir() else { return 0 };
@@ -143,7 +153,7 @@ fn runs(path: &Path) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Verdict::{Note, Ok as Fine, Warning};
+    use super::super::finding::Verdict::{Note, Ok as Fine, Warning};
     use super::*;
 
     #[test]
@@ -204,5 +214,11 @@ mod tests {
         }
         assert_eq!(runs(parent.path()), 1);
         assert_eq!(runs(Path::new("/there/is/no/such/directory")), 0);
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(bytes(300 << 20), "300 MiB");
+        assert_eq!(bytes(3 << 29), "1.5 GiB");
     }
 }

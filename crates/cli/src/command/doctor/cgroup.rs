@@ -7,7 +7,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use super::read;
+use super::read::read;
 
 /// Returns the CPU quota in cores; `None` without a limit.
 pub(super) fn cpu_quota() -> Option<f64> {

@@ -7,7 +7,8 @@ use estafette_measure::clock::cost_ns;
 use estafette_measure::fingerprint::Fingerprint;
 use estafette_measure::units;
 
-use super::{Finding, read};
+use super::finding::Finding;
+use super::read::read;
 
 /// Above this cost in nanoseconds, a reading does not use the processor's own counter, but still no
 /// system call.
@@ -88,7 +89,7 @@ fn namespaces(ours: Option<&str>, children: Option<&str>, first: Option<&str>) -
 
 #[cfg(test)]
 mod tests {
-    use super::super::Verdict::{Note, Ok, Warning};
+    use super::super::finding::Verdict::{Note, Ok, Warning};
     use super::*;
 
     #[test]

@@ -8,7 +8,9 @@ use estafette_measure::limits::{ends, listed, pin_to};
 use estafette_measure::run::MAX_STEAL;
 use estafette_measure::usage::{Steal, Usage};
 
-use super::{Finding, cgroup, read};
+use super::cgroup;
+use super::finding::Finding;
+use super::read::read;
 
 /// How long the processors are kept busy to detect competing load.
 const PROBE_TIME: Duration = Duration::from_millis(500);
@@ -243,7 +245,7 @@ fn kernel(release: &str, version: Option<&str>) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Verdict::{Note, Ok, Warning};
+    use super::super::finding::Verdict::{Note, Ok, Warning};
     use super::*;
 
     #[test]

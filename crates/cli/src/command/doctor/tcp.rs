@@ -2,7 +2,7 @@
 
 use estafette_measure::fingerprint::Fingerprint;
 
-use super::Finding;
+use super::finding::Finding;
 
 pub(super) fn findings() -> Option<Finding> {
     Fingerprint::take().tcp_congestion_control.map(|name| congestion_control(&name))
@@ -24,7 +24,7 @@ fn congestion_control(name: &str) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Verdict;
+    use super::super::finding::Verdict;
     use super::*;
 
     #[test]

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::args::FlowCheck;
 use crate::exit::Exit;
-use crate::{print, print_json, report_to_stderr};
+use crate::terminal::{print, print_json, report_to_stderr};
 
 /// The JSON output.
 #[derive(Serialize)]

@@ -5,7 +5,7 @@ use estafette_flow::config::scaffold;
 
 use crate::args::FlowNew;
 use crate::exit::Exit;
-use crate::print;
+use crate::terminal::print;
 
 /// Runs `flow new`.
 pub(crate) fn run(args: &FlowNew) -> Result<Exit> {

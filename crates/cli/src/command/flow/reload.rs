@@ -6,7 +6,7 @@ use estafette_flow::admin::Running;
 use super::view;
 use crate::args::{FlowReload, FlowStatus};
 use crate::exit::Exit;
-use crate::{print, print_json};
+use crate::terminal::{print, print_json};
 
 /// Runs `flow reload`.
 pub(crate) fn reload(args: &FlowReload) -> Result<Exit> {

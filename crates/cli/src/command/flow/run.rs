@@ -15,7 +15,7 @@ use super::screen::{Screen, install_log};
 use super::view;
 use crate::args::FlowRun;
 use crate::exit::Exit;
-use crate::{print_json, report_to_stderr};
+use crate::terminal::{print_json, report_to_stderr};
 
 /// How often `--watch` checks files.
 const WATCH: Duration = Duration::from_millis(500);

@@ -29,7 +29,7 @@ use crate::command::bench::plan;
 use crate::comparison::{Compared, loss};
 use crate::measurement::{Measurement, SystemCalls, measure, report_interrupt};
 use crate::progress::View;
-use crate::report_to_stderr;
+use crate::terminal::report_to_stderr;
 
 /// The number of rounds, unless the user asks for another. With fifty cases, Holm's correction
 /// finds no slower case in fewer than 10 rounds. The test of the error rates has figures.

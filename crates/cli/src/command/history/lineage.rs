@@ -12,7 +12,7 @@ use estafette_measure::stats::{Interval, Verdict, median};
 use glob::Pattern as Glob;
 use serde::Serialize;
 
-use super::Loaded;
+use super::folder::Loaded;
 use crate::comparison::{Comparison, differences};
 use crate::table::{best_candidate, outcome};
 

@@ -1,6 +1,7 @@
 //! Charts of two runs: those of B, with the figures of A as a second series of each mechanism.
 
-use super::super::plot::{Bars, Chart, Kind, Lines};
+use super::super::chart::Chart;
+use super::super::plot::{Bars, Kind, Lines};
 
 /// The charts that both runs have, by title.
 pub(super) fn merged(a: Vec<Chart>, b: Vec<Chart>) -> Vec<Chart> {

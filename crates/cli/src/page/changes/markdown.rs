@@ -3,11 +3,13 @@
 use estafette_measure::ranking;
 
 use super::super::answers::scope_heading;
-use super::super::cleaned;
+use super::super::document::cleaned;
 use super::super::grid::escaped_markdown;
 use super::super::machine;
 use super::super::markdown::code;
-use super::{NAMES, Pair, doubts, runs, verdicts};
+use super::doubts::doubts;
+use super::pair::{NAMES, Pair};
+use super::{runs, verdicts};
 
 /// Returns the text.
 pub(crate) fn markdown(pair: &Pair<'_>) -> String {

@@ -4,48 +4,25 @@
 //! its first lines and compares nothing.
 
 mod charts;
+mod doubts;
 mod markdown;
+mod pair;
 mod runs;
 mod verdicts;
 
 use estafette_measure::ranking::{self, Ranking};
-use estafette_measure::record::Record;
 use estafette_measure::spec::Scope;
 use maud::{Markup, html};
 
+use self::doubts::doubts;
 pub(crate) use self::markdown::markdown;
+use self::pair::NAMES;
+pub(crate) use self::pair::Pair;
 use super::answers::scope_heading;
+use super::chart::Chart;
+use super::document::{document, figure, svg};
 use super::instances::Instances;
-use super::plot::Chart;
-use super::{document, figure};
-use crate::comparison::words::{drift, without_floor};
-use crate::comparison::{Comparison, Incomparable};
-use crate::summary;
 use crate::table::capitalised;
-
-/// The names of the two runs in a report.
-pub(crate) const NAMES: [&str; 2] = ["A", "B"];
-
-/// Two runs and their comparison.
-pub(crate) struct Pair<'a> {
-    /// The names of the files, without their folders.
-    pub(crate) files: [String; 2],
-    pub(crate) records: [&'a Record; 2],
-    pub(crate) comparison: Result<Comparison, Incomparable>,
-}
-
-impl<'a> Pair<'a> {
-    /// Compares two records.
-    ///
-    /// # Errors
-    /// If one of them is damaged. Records that are sound, but cannot be compared, are no error.
-    pub(crate) fn of(files: [String; 2], records: [&'a Record; 2]) -> Result<Pair<'a>, Incomparable> {
-        match Comparison::of(records[0], records[1], NAMES) {
-            Err(error) if error.is_damage() => Err(error),
-            comparison => Ok(Pair { files, records, comparison }),
-        }
-    }
-}
 
 /// Returns the page.
 pub(crate) fn html(pair: &Pair<'_>) -> String {
@@ -92,7 +69,7 @@ pub(crate) fn html(pair: &Pair<'_>) -> String {
 pub(crate) fn svgs(pair: &Pair<'_>) -> Vec<(String, String)> {
     let rankings = pair.records.map(ranking::rank);
     let charts = of_scopes(pair, &rankings).into_iter().flat_map(|(_, charts)| charts);
-    charts.map(|chart| (chart.id().to_owned(), super::svg(&chart))).collect()
+    charts.map(|chart| (chart.id().to_owned(), svg(&chart))).collect()
 }
 
 /// The charts of both runs, of each scope that has some. None if the runs are not compared.
@@ -128,29 +105,10 @@ fn head(pair: &Pair<'_>, title: &str, charts: &[(Scope, Vec<Chart>)]) -> Markup 
     }
 }
 
-/// How far the comparison and each run can be trusted: sentences, those of a run below its name.
-fn doubts(pair: &Pair<'_>, rankings: &[Vec<Ranking>; 2]) -> Vec<(Option<String>, Vec<String>)> {
-    let mut parts = Vec::new();
-    if let Ok(comparison) = &pair.comparison {
-        let mut sentences = vec![drift(comparison.drift.as_ref())];
-        sentences.extend(without_floor(comparison));
-        sentences.push(String::from(
-            "The runs were not measured in turn: a change that does not affect the reference rings, such as the layout of \
-             another build, counts as a change. Verdicts are not corrected for their number: of many, some are wrong.",
-        ));
-        sentences.extend(comparison.notes.iter().map(|note| format!("Note: {note}.")));
-        parts.push((None, sentences));
-    }
-    for ((name, record), rankings) in NAMES.into_iter().zip(pair.records).zip(rankings) {
-        let mut sentences = summary::doubts(record, rankings);
-        sentences.extend(crate::other_load::sentence(record));
-        parts.push((Some(format!("Run {name}")), sentences));
-    }
-    parts
-}
-
 #[cfg(test)]
 mod tests {
+    use estafette_measure::record::Record;
+
     use super::*;
     use crate::comparison::tests::{changed, record};
 
@@ -179,12 +137,5 @@ mod tests {
         assert!(!page.contains("id=\"cases\"") && !page.contains("<svg"), "nothing is compared");
         assert!(page.contains("Z80 &lt;b&gt;</td><td>differs</td>"), "{page}");
         assert!(svgs(&pair(&a, &b)).is_empty());
-    }
-
-    #[test]
-    fn a_damaged_record_is_an_error() {
-        let (a, mut b) = (record(), record());
-        b.rounds_planned = usize::MAX;
-        assert!(Pair::of(["a", "b"].map(String::from), [&a, &b]).is_err());
     }
 }

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use super::super::grid::{Column, Entry, Grid};
 use super::super::machine;
-use super::{NAMES, Pair};
+use super::pair::{NAMES, Pair};
 
 /// The run in one line: file, start, rounds, version.
 pub(super) fn line(file: &str, record: &Record) -> String {

@@ -178,7 +178,8 @@ mod tests {
 
     #[test]
     fn a_long_list_says_how_many_are_left_out() {
-        let mut comparison = Comparison::of(&record(), &changed("process/pipe", 2.0), super::super::NAMES).unwrap();
+        let mut comparison =
+            Comparison::of(&record(), &changed("process/pipe", 2.0), super::super::pair::NAMES).unwrap();
         let slower = comparison.cases.iter().position(|case| case.verdict == Some(Verdict::Slower)).unwrap();
         let case = comparison.cases.swap_remove(slower);
         let again = |_| Compared {
@@ -198,7 +199,7 @@ mod tests {
     fn a_case_without_figures_has_dashes() {
         let mut b = record();
         b.instances.clear();
-        let comparison = Comparison::of(&record(), &b, super::super::NAMES).unwrap();
+        let comparison = Comparison::of(&record(), &b, super::super::pair::NAMES).unwrap();
         let grids = grids(&comparison);
         assert!(grids[0].1.markdown().contains("| - | - | - |"), "{}", grids[0].1.markdown());
         assert!(change(&comparison.cases[0]).starts_with("too few instances, "));

@@ -4,9 +4,11 @@ use estafette_measure::case::{Cell, Load};
 use estafette_measure::ranking::Ranking;
 use estafette_measure::spec::{Runtime, Wait};
 
+use super::super::chart::Chart;
 use super::super::instances::Instances;
-use super::super::plot::{Chart, Lines, Point, Series, Unit, XAxis, YAxis};
-use super::{by_merit, kind, slug};
+use super::super::plot::{Lines, Point, Series, Unit, XAxis, YAxis};
+use super::mechanisms::{by_merit, kind};
+use super::slug::slug;
 use crate::table::short;
 
 /// The quantiles, and their names.

@@ -5,8 +5,9 @@ use estafette_measure::ranking::{Ranking, Row};
 use estafette_measure::spec::Standing;
 use estafette_measure::units;
 
-use super::super::plot::{Bar, Bars, Chart};
-use super::slug;
+use super::super::chart::Chart;
+use super::super::plot::{Bar, Bars};
+use super::slug::slug;
 use crate::table::short;
 
 /// Returns a chart for the first cell with a bound of each kind.

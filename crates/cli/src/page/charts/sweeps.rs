@@ -4,9 +4,12 @@ use estafette_measure::case::{Cell, Load, Pattern};
 use estafette_measure::ranking::Ranking;
 use estafette_measure::units;
 
+use super::super::chart::Chart;
 use super::super::instances::Instances;
-use super::super::plot::{Chart, Kind, Lines, Point, Series, XAxis};
-use super::{Quantity, by_merit, found, kind, slug};
+use super::super::plot::{Kind, Lines, Point, Series, XAxis};
+use super::mechanisms::{by_merit, found, kind};
+use super::quantity::Quantity;
+use super::slug::slug;
 use crate::table::matrix::{Axis, label};
 use crate::table::short;
 

@@ -1,0 +1,12 @@
+//! How this host greets another one.
+
+use estafette_measure::hosts::Hello;
+
+/// The greeting of this host.
+pub(crate) fn hello() -> Hello {
+    Hello::of_this_host(commit())
+}
+
+pub(super) fn commit() -> Option<&'static str> {
+    option_env!("ESTAFETTE_COMMIT")
+}
