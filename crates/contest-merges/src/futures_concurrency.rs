@@ -6,7 +6,7 @@ use std::pin::Pin;
 use futures_concurrency::stream::Merge as _;
 use futures_util::StreamExt;
 
-use crate::{Merge, Source};
+use crate::merge::{Merge, Source};
 
 pub(crate) struct ByFuturesConcurrency;
 

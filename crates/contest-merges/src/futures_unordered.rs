@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use futures_buffered::FuturesUnordered;
 use futures_util::StreamExt;
 
-use crate::{Merge, Source};
+use crate::merge::{Merge, Source};
 
 pub(crate) struct ByFuturesUnordered;
 

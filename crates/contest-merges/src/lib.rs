@@ -32,8 +32,11 @@ use tokio_stream::wrappers::ReceiverStream;
 
 mod futures_concurrency;
 mod futures_unordered;
+mod merge;
 mod select_all;
 mod stream_map;
+
+use self::merge::{Merge, Source};
 
 /// Adds each way to merge for each channel.
 pub fn enrol(registry: Registry) -> Registry {
@@ -50,26 +53,6 @@ fn over_all<M: Merge>(registry: Registry) -> Registry {
         .enrol(merged::<M, AsyncChannel>())
         .enrol(merged::<M, FuturesChannel>())
 }
-
-/// A way to merge streams.
-trait Merge: Send + Sync + 'static {
-    /// Its name, and the version of its library.
-    const NAME: (&'static str, &'static str);
-    /// A description of it.
-    const DESCRIPTION: &'static str;
-    /// The merged stream.
-    type Merged<S: Source>: Send + 'static;
-
-    /// Merges streams.
-    fn merge<S: Source>(streams: Vec<S>) -> Self::Merged<S>;
-
-    /// Returns the next message of any stream; `None` when all have ended.
-    fn next<S: Source>(merged: &mut Self::Merged<S>) -> impl Future<Output = Option<S::Item>> + Send;
-}
-
-/// A stream that can be merged.
-trait Source: Stream<Item: Send> + Send + Unpin + 'static {}
-impl<S: Stream<Item: Send> + Send + Unpin + 'static> Source for S {}
 
 /// A channel whose receiver is a stream.
 trait Streamed: TaskChannel {

@@ -5,7 +5,7 @@ use std::future::Future;
 use futures_util::StreamExt;
 use futures_util::stream::{SelectAll, select_all};
 
-use crate::{Merge, Source};
+use crate::merge::{Merge, Source};
 
 pub(crate) struct BySelectAll;
 

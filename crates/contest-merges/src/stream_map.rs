@@ -6,7 +6,7 @@ use std::future::Future;
 use futures_util::StreamExt;
 use tokio_stream::StreamMap;
 
-use crate::{Merge, Source};
+use crate::merge::{Merge, Source};
 
 pub(crate) struct ByStreamMap;
 

@@ -24,7 +24,7 @@ use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::{Ordering, Ownership, Tier, Wait};
 use estafette_measure::{Ends, Generator, Mechanism, PartyEnds, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 
-use super::share;
+use super::share::share;
 
 type Service = ipc::Service;
 

@@ -10,14 +10,8 @@
 #[doc = include_str!("../README.md")]
 mod readme {}
 
-#[cfg(any(feature = "iceoryx2", feature = "zenoh"))]
-use estafette_contest_common::capacity::slots;
 use estafette_contest_common::typed::{ByHand, Postcard};
 use estafette_measure::Registry;
-#[cfg(any(feature = "iceoryx2", feature = "zenoh"))]
-use estafette_measure::case::Case;
-#[cfg(any(feature = "iceoryx2", feature = "zenoh"))]
-use estafette_measure::case::Pattern;
 use estafette_measure::entry::{bytes, messages};
 use estafette_measure::spec::Tier;
 
@@ -61,6 +55,8 @@ mod process_vm_readv;
 #[cfg(feature = "redis")]
 mod redis;
 mod reference_ring;
+#[cfg(any(feature = "iceoryx2", feature = "zenoh"))]
+mod share;
 mod shm_mutex;
 mod shm_ring;
 mod signal;
@@ -82,14 +78,6 @@ mod zeromq_pub;
 
 pub use self::pipe::Pipe;
 pub use self::unix_stream::UnixStream;
-
-/// Returns the capacity in messages of each producer's own memory. Several producers share the
-/// capacity that the case requests.
-#[cfg(any(feature = "iceoryx2", feature = "zenoh"))]
-fn share(case: &Case) -> usize {
-    let producers = if case.pattern == Pattern::FanIn { case.producers } else { 1 };
-    (slots(case) / producers).max(1)
-}
 
 /// Adds the mechanisms between processes. `sockets` adds the network mechanisms that also run
 /// between two processes, so that they are listed next to the sockets here. (The function is not

@@ -31,7 +31,7 @@ use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::{Loss, Ordering, Ownership, Tier};
 use estafette_measure::{Ends, Generator, Mechanism, PartyEnds, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
 
-use super::share;
+use super::share::share;
 
 /// How long a publisher waits for its subscriber.
 const MATCH_TIMEOUT: Duration = Duration::from_secs(8);

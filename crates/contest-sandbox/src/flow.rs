@@ -35,7 +35,7 @@ use estafette_measure::{
 };
 
 use super::flow_pipelines::{self, BATCHED, COMPONENT, Functions, REFERENCE};
-use super::{ALL, MAX_MESSAGE};
+use super::rows::{self, ALL, MAX_MESSAGE};
 
 /// The timeout until the function receives messages.
 const START_TIMEOUT: Duration = Duration::from_secs(8);
@@ -115,7 +115,7 @@ impl Mechanism for &'static Flow {
     }
 
     fn roles(&self, case: &Case) -> Vec<Role> {
-        if case.pattern.is_pipeline() { vec![Role::All] } else { super::roles(case) }
+        if case.pattern.is_pipeline() { vec![Role::All] } else { rows::roles(case) }
     }
 
     fn pipeline(&self, case: &Case, _: Role, messages: u64, rendezvous: &mut Rendezvous) -> Result<Vec<PipelineEnd>> {

@@ -27,7 +27,7 @@ use futures_util::stream::select;
 
 use super::flow_pipelines::BATCHED;
 use super::guest::{Guest, MessageSink, NoOutput, Receiver};
-use super::{MAX_MESSAGE, PIPELINES};
+use super::rows::{self, MAX_MESSAGE, PIPELINES};
 
 /// The highest number of bytes in flight, equal to a topic's default capacity.
 const CAPACITY: usize = 4 << 20;
@@ -53,7 +53,7 @@ impl Mechanism for FlowNats {
     }
 
     fn roles(&self, case: &Case) -> Vec<Role> {
-        once(Role::Broker).chain(super::ends(case)).collect()
+        once(Role::Broker).chain(rows::ends(case)).collect()
     }
 
     fn broker(&self, _: &Case, rendezvous: &mut Rendezvous) -> Result<Usage> {

@@ -17,7 +17,7 @@ use estafette_measure::{Ends, Mechanism, PartyEnds, PipelineEnd, Raw, Rendezvous
 
 use super::flow_pipelines::BATCHED;
 use super::guest::{Guest, MessageSink, NoOutput, Receiver};
-use super::{ALL, MAX_MESSAGE};
+use super::rows::{self, ALL, MAX_MESSAGE};
 
 /// The most bytes that one read of a pipe returns.
 const PIPE: usize = 64 << 10;
@@ -35,7 +35,7 @@ impl Mechanism for FlowPipes {
     }
 
     fn roles(&self, case: &Case) -> Vec<Role> {
-        if case.pattern.is_pipeline() { super::ends(case) } else { super::roles(case) }
+        if case.pattern.is_pipeline() { rows::ends(case) } else { rows::roles(case) }
     }
 
     fn pipeline(

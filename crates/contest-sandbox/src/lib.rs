@@ -11,7 +11,6 @@
 mod readme {}
 
 use estafette_measure::Registry;
-use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::entry::{bytes, pipelines};
 
 mod crc;
@@ -24,6 +23,7 @@ mod guest;
 mod native_pair;
 mod printed;
 mod reference_ring;
+mod rows;
 mod wat_echo;
 
 pub use self::native_pair::NativePair;
@@ -38,31 +38,4 @@ pub fn enrol(registry: Registry) -> Registry {
     #[cfg(feature = "nats")]
     let registry = registry.enrol(pipelines(flow_nats::FlowNats));
     registry
-}
-
-/// The patterns that are pipelines.
-const PIPELINES: [Pattern; 3] = [Pattern::SendReceive, Pattern::SendChecksum, Pattern::SendCompete];
-/// The patterns of a row that supports pipelines and round trips.
-const ALL: [Pattern; 5] =
-    [Pattern::PingPong, Pattern::Stream, Pattern::SendReceive, Pattern::SendChecksum, Pattern::SendCompete];
-
-/// The first byte of a pipeline's messages, and of its last message.
-const NOT_LAST: u8 = b'S';
-const LAST: u8 = b'F';
-
-/// The longest message in bytes: the reference's functions have a buffer of this size.
-const MAX_MESSAGE: usize = 1 << 20;
-
-/// Returns the children of an instance whose broker runs the sandbox. In a ping-pong the producer
-/// receives the replies itself.
-fn roles(case: &Case) -> Vec<Role> {
-    match case.pattern {
-        Pattern::PingPong => vec![Role::Broker, Role::Producer(0)],
-        _ => vec![Role::Broker, Role::Consumer(0), Role::Producer(0)],
-    }
-}
-
-/// Returns the ends of a pipeline, each a child of the instance.
-fn ends(case: &Case) -> Vec<Role> {
-    (0..case.consumers()).map(Role::Consumer).chain([Role::Producer(0)]).collect()
 }

@@ -16,7 +16,7 @@ use estafette_measure::spec::{Standing, Tier};
 use estafette_measure::{Mechanism, PipelineEnd, Rendezvous, Spec};
 
 use super::crc::Crc;
-use super::{LAST, MAX_MESSAGE, NOT_LAST, PIPELINES};
+use super::rows::{self, LAST, MAX_MESSAGE, NOT_LAST, PIPELINES};
 
 /// The capacity of a topic in bytes, and the largest batch of a receiver, as in a pipeline.
 const CAPACITY: usize = 4 << 20;
@@ -42,7 +42,7 @@ impl Mechanism for NativePair {
     }
 
     fn roles(&self, case: &Case) -> Vec<Role> {
-        super::ends(case)
+        rows::ends(case)
     }
 
     fn pipeline(

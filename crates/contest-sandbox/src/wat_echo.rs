@@ -18,6 +18,8 @@ use estafette_measure::usage::Usage;
 use estafette_measure::{Ends, Mechanism, PartyEnds, Raw, Rendezvous, Spec, Transport};
 use wasmtime::{Engine, Instance, Memory, Module, Store, TypedFunc};
 
+use super::rows;
+
 const PAGE: usize = 64 * 1024;
 /// A quarter of a 32-bit address space: enough for two copies of a message and more.
 const MAX_MESSAGE: usize = 1 << 30;
@@ -36,7 +38,7 @@ impl Mechanism for WatEcho {
     }
 
     fn roles(&self, case: &Case) -> Vec<Role> {
-        super::roles(case)
+        rows::roles(case)
     }
 
     fn broker(&self, case: &Case, rendezvous: &mut Rendezvous) -> Result<Usage> {

@@ -38,6 +38,7 @@ mod figures;
 pub mod fingerprint;
 mod heats;
 pub mod hosts;
+mod interrupt;
 pub mod laps;
 mod latency_counts;
 pub mod limits;

@@ -7,7 +7,7 @@ use anyhow::Result;
 use estafette_contest_common::typed::Shape;
 use estafette_measure::{Codec, Generator, Spec, Verifier};
 
-use super::{spec, variant};
+use super::description::{spec, variant};
 
 pub(super) struct Bincode1<M>(PhantomData<M>);
 

@@ -9,8 +9,8 @@ use estafette_contest_common::typed::Shape;
 use estafette_measure::spec::Tier;
 use estafette_measure::{Codec, Generator, Spec, Verifier};
 
+use super::description::{spec, variant};
 use super::written::Written;
-use super::{spec, variant};
 
 /// Uses the library's own traits.
 #[derive(Default)]

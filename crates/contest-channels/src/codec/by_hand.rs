@@ -6,7 +6,7 @@ use estafette_contest_common::typed;
 use estafette_measure::message::Message;
 use estafette_measure::{Codec, Generator, Spec, Value, Verifier};
 
-use super::spec;
+use super::description::spec;
 
 #[derive(Default)]
 pub(super) struct ByHand;

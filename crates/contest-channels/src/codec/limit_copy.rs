@@ -6,7 +6,7 @@ use estafette_measure::message::Message;
 use estafette_measure::spec::{Ownership, Standing};
 use estafette_measure::{Codec, Generator, Spec, Value, Verifier};
 
-use super::spec;
+use super::description::spec;
 
 /// The length of the topic after the data, in bytes.
 const TOPIC: usize = size_of::<u32>();

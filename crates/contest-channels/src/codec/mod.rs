@@ -3,17 +3,16 @@
 //! Each codec handles the same message, a topic and data. A library that uses serde has one row
 //! with plainly derived traits and one with `serde_bytes`.
 
-use estafette_contest_common::typed::{SerdeBytes, Shape};
-use estafette_measure::case::{Pattern, PayloadKind};
+use estafette_contest_common::typed::SerdeBytes;
+use estafette_measure::Registry;
 use estafette_measure::entry::codec;
 use estafette_measure::message::Message;
-use estafette_measure::spec::{Ownership, Tier};
-use estafette_measure::{Registry, Spec};
 
 mod bincode_1;
 mod bincode_2;
 mod bitcode;
 mod by_hand;
+mod description;
 mod limit_copy;
 mod postcard;
 mod rkyv;
@@ -41,26 +40,6 @@ pub(crate) fn enrol(registry: Registry) -> Registry {
         .enrol(codec::<serde_json::SerdeJson<SerdeBytes>>())
         .enrol(codec::<by_hand::ByHand>())
         .enrol(codec::<limit_copy::LimitCopy>())
-}
-
-/// Returns a codec's description. By default a decoded message is an owned value.
-fn spec(name: &str, version: &str, implementation: &str) -> Spec {
-    Spec::new(&format!("thread/{name}"))
-        .version(version)
-        .implementation(implementation)
-        .patterns(&[Pattern::Codec])
-        .payloads(&[PayloadKind::Message])
-        .ownership(Ownership::Owned)
-        .tier(Tier::Suite)
-}
-
-/// Returns the name of a row: `library.serde-bytes`, or for the plain type `library` with the
-/// suffix `plain`.
-fn variant<M: Shape>(library: &str, plain: &str) -> String {
-    match M::NAME {
-        "plain" => format!("{library}{plain}"),
-        name => format!("{library}.{name}"),
-    }
 }
 
 #[cfg(test)]

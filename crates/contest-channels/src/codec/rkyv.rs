@@ -14,7 +14,7 @@ use anyhow::Result;
 use estafette_measure::spec::{Ownership, Tier};
 use estafette_measure::{Codec, Generator, Spec, Verifier};
 
-use super::spec;
+use super::description::spec;
 use super::written::{ArchivedWritten, Written};
 
 #[inline(always)]

@@ -4,7 +4,7 @@ use ::wincode::io::Cursor;
 use anyhow::Result;
 use estafette_measure::{Codec, Generator, Spec, Verifier};
 
-use super::spec;
+use super::description::spec;
 use super::written::Written;
 
 /// The default maximum of bytes that it allocates for one vector.

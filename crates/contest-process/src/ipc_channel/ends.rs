@@ -1,6 +1,6 @@
 //! `ipc-channel`'s channel of bytes, and messages with a topic and data: as values that the library
-//! serializes, and as bytes through its channel of bytes. `super` selects the version of the
-//! library.
+//! serializes, and as bytes through its channel of bytes. `super::version` selects the version of
+//! the library.
 
 use std::hint::black_box;
 use std::io;
@@ -20,10 +20,10 @@ use estafette_measure::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::library::ipc::{
+use super::version::library::ipc::{
     IpcBytesReceiver, IpcBytesSender, IpcOneShotServer, IpcReceiver, IpcSender, bytes_channel, channel,
 };
-use super::{BYTES, NAME, VERSION, fault};
+use super::version::{BYTES, NAME, VERSION, fault};
 
 /// Adds the channel of bytes.
 pub(in super::super) fn enrol(registry: Registry) -> Registry {

@@ -8,7 +8,6 @@ pub(crate) mod children;
 mod failure;
 pub(crate) mod heat;
 pub(crate) mod instance;
-mod interrupt;
 mod lost_exchange;
 pub(crate) mod placement;
 mod scratch;
@@ -18,6 +17,7 @@ pub use calls::calls;
 pub use capacities::capacities;
 pub use failure::{Failure, FailureKind};
 pub use instance::{Instance, Measured};
-pub use interrupt::Interrupt;
 pub use scratch::Scratch;
 pub use setup::Setup;
+
+pub use crate::interrupt::Interrupt;

@@ -2,7 +2,8 @@
 //! and brokers on this one.
 //!
 //! `frame` writes and reads packets over any byte stream, and `packet` has their types. `remote` is the
-//! coordinator's side, with `remote_process` for a child there. `peer` is the side that serves it,
+//! coordinator's side, with `session_state` for what its threads share, `remote_child` for a child there and
+//! `remote_process` for its process. `peer` is the side that serves it; only it uses the coordinator.
 //! `load` watches how busy its host is, and `clock` compares its clock with this one. This module knows
 //! neither TLS nor ssh: whoever opens a session brings its byte stream as a [`SessionLink`], and has checked who
 //! is at its other end.
@@ -14,9 +15,12 @@ mod frame;
 mod load;
 mod packet;
 pub mod peer;
+pub(crate) mod peer_record;
 pub mod remote;
+mod remote_child;
 pub(crate) mod remote_process;
 mod report;
+mod session_state;
 
 use std::fmt;
 use std::io::{Read, Write};

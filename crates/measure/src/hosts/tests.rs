@@ -11,10 +11,10 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::packet::{FromPeer, ToPeer};
-use super::{Hello, HostLoad, OtherHost, SessionLink, frame, peer, remote};
+use super::{Hello, HostLoad, OtherHost, SessionLink, frame, peer, remote, session_state};
 use crate::Registry;
 use crate::case::Role;
-use crate::coordinator::Interrupt;
+use crate::interrupt::Interrupt;
 use crate::protocol::{Assignment, ToChild, ToCoordinator};
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -452,7 +452,7 @@ proptest! {
         }
         let framed = [&(text.len() as u32).to_be_bytes()[..], &text].concat();
         if let Ok(Some(packet)) = frame::read::<FromPeer>(&mut &framed[..]) {
-            remote::dispatch_in_test(packet);
+            session_state::dispatch_in_test(packet);
         }
         if let Ok(Some(ToPeer::Start { assignment, .. })) = frame::read::<ToPeer>(&mut &framed[..]) {
             let _ = peer::check_assignment(&Registry::new(), &assignment.case, assignment.role, 2);

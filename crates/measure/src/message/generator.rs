@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 
-use super::{END_BIT, Key, MAX_MESSAGES, MAX_PRODUCERS, MULTIPLIER, NEXT, raw};
+use super::bodies::{Key, shared_body, topic};
+use super::tags::{END_BIT, INVERSE, MAX_MESSAGES, MAX_PRODUCERS, MULTIPLIER, NEXT, raw};
 
 /// Generates the messages of one producer, in order. A mechanism calls the method for the type of
 /// message that it sends: [`word`](Generator::word), [`fill`](Generator::fill),
@@ -93,7 +94,7 @@ impl Generator {
     /// messages before it.
     pub fn end(&mut self) {
         debug_assert!(self.made < MAX_MESSAGES, "sequence numbers repeat");
-        self.next = self.next.wrapping_mul(super::INVERSE).wrapping_add(END_BIT).wrapping_mul(MULTIPLIER);
+        self.next = self.next.wrapping_mul(INVERSE).wrapping_add(END_BIT).wrapping_mul(MULTIPLIER);
     }
 
     /// Makes the next message as a word: the tag alone.
@@ -119,7 +120,7 @@ impl Generator {
     #[inline]
     pub(super) fn shared(&mut self) -> &Bytes {
         let len = self.len;
-        self.shared.get_or_insert_with(|| super::shared::body(len))
+        self.shared.get_or_insert_with(|| shared_body(len))
     }
 
     /// Makes the next message as bytes. Writes every byte of `out`, which must be
@@ -139,7 +140,7 @@ impl Generator {
     pub fn message(&mut self, data: &mut [u8]) -> u32 {
         let tag = self.next ^ self.seed;
         self.fill(data);
-        super::typed::topic(tag, self.key)
+        topic(tag, self.key)
     }
 
     /// Writes a message of any length. `word` is its first word, `step` the difference between

@@ -35,72 +35,20 @@
 //! A message shorter than 8 bytes consists of the tag's first bytes. It can only be compared with
 //! the message that is expected next. So it needs one producer and an ordered mechanism.
 
+mod bodies;
 mod generator;
 mod shared;
+mod tags;
 mod typed;
 mod verifier;
 
 pub use generator::Generator;
 pub use shared::Shared;
+pub use tags::{MAX_MESSAGES, MAX_PRODUCERS};
 pub use typed::Message;
 pub use verifier::{Faults, StreamCount, Verifier, digest};
 
-/// 2^64 ÷ the golden ratio, odd (Knuth, The Art of Computer Programming, vol. 3, 6.4).
-const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
-/// The inverse of [`MULTIPLIER`] modulo 2^64.
-const INVERSE: u64 = inverse(MULTIPLIER);
-/// The step from word to word of a body that messages share: another odd constant with well-mixed
-/// bits.
-const STEP: u64 = 0xD1B5_4A32_D192_ED03;
-
 const INLINE: usize = crate::case::Payload::INLINE;
-const END_BIT: u64 = 1;
-const SEQUENCE_SHIFT: u32 = 1;
-const SEQUENCE_BITS: u32 = 36;
-const PRODUCER_SHIFT: u32 = SEQUENCE_SHIFT + SEQUENCE_BITS;
-const PRODUCER_BITS: u32 = 11;
-/// The difference between the tags of successive sequence numbers, before the seed is mixed in.
-const NEXT: u64 = MULTIPLIER.wrapping_mul(1 << SEQUENCE_SHIFT);
-
-/// The maximum number of producers that messages can distinguish.
-pub const MAX_PRODUCERS: usize = 1 << PRODUCER_BITS;
-/// The maximum number of messages of one producer. After that its sequence numbers would repeat.
-pub const MAX_MESSAGES: u64 = 1 << SEQUENCE_BITS;
-
-/// The inverse of an odd number modulo 2^64. Newton's iteration doubles the number of correct low
-/// bits: 3, 6, 12, 24, 48, 96.
-const fn inverse(odd: u64) -> u64 {
-    let mut x = odd;
-    let mut step = 0;
-    while step < 5 {
-        x = x.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(x)));
-        step += 1;
-    }
-    x
-}
-
-const fn raw(producer: usize, sequence: u64, end: bool) -> u64 {
-    (producer as u64) << PRODUCER_SHIFT | sequence << SEQUENCE_SHIFT | end as u64
-}
-
-/// The key that the bodies of an instance are computed with.
-#[derive(Clone, Copy, Debug, Default)]
-struct Key(u64);
-
-impl Key {
-    const fn new(secret: u64) -> Key {
-        Key(secret.wrapping_mul(MULTIPLIER))
-    }
-
-    /// The step from word to word of the message with this tag.
-    #[inline(always)]
-    const fn step(self, tag: u64) -> u64 {
-        // The product is folded in half, as in wyhash. This takes one multiplication. Unlike a sum,
-        // it cannot easily be solved for the key.
-        let product = (tag ^ self.0) as u128 * (self.0.rotate_left(32) | 1) as u128;
-        ((product >> 64) as u64 ^ product as u64) | 1
-    }
-}
 
 /// A message as a value. Implemented for `u64`, `Vec<u8>`, [`Inline`], [`Shared`] and [`Message`].
 pub trait Value: Clone + Default + Send + Sync + Unpin + Sized + 'static {
@@ -160,11 +108,6 @@ impl Value for Inline {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn multiplier_times_inverse_is_one() {
-        assert_eq!(MULTIPLIER.wrapping_mul(INVERSE), 1);
-    }
 
     #[test]
     fn bodies_depend_on_the_secret_and_tags_do_not() {

@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 
-use super::{Generator, STEP, Value, Verifier};
+use super::{Generator, Value, Verifier};
 
 /// A tag and a clone of the producer's buffer.
 ///
@@ -30,26 +30,9 @@ impl Value for Shared {
     }
 }
 
-/// The contents of a buffer of `len` bytes.
-pub(super) fn body(len: usize) -> Bytes {
-    (1..).map(|word: u64| STEP.wrapping_mul(word)).flat_map(u64::to_le_bytes).take(len).collect()
-}
-
-/// Whether these bytes equal the buffer's contents. Reads every byte.
-#[inline]
-pub(super) fn is_intact(bytes: &[u8]) -> bool {
-    let (words, rest) = bytes.as_chunks::<8>();
-    let mut word = STEP;
-    let mut wrong = 0;
-    for chunk in words {
-        wrong |= u64::from_le_bytes(*chunk) ^ word;
-        word = word.wrapping_add(STEP);
-    }
-    wrong == 0 && rest == &word.to_le_bytes()[..rest.len()]
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::bodies::{is_shared_body, shared_body};
     use super::*;
 
     #[test]
@@ -60,7 +43,7 @@ mod tests {
             assert_eq!(a.body.as_ptr(), b.body.as_ptr());
             assert_ne!(a.body.as_ptr(), Shared::make(&mut source.of(1)).body.as_ptr());
             assert_eq!(a.body.len(), len);
-            assert!(is_intact(&a.body));
+            assert!(is_shared_body(&a.body));
             assert_ne!(a.tag, b.tag);
         }
     }
@@ -68,7 +51,7 @@ mod tests {
     #[test]
     fn a_changed_byte_is_detected_only_if_the_buffer_is_read() {
         for (at, reads) in [(0, true), (50, true), (99, true), (50, false)] {
-            let mut bytes = body(100).to_vec();
+            let mut bytes = shared_body(100).to_vec();
             bytes[at] ^= 1;
             let mut verifier = Verifier::new(1, 1, 100).with_body_checks(reads);
             let tag = Generator::new(1, 0, 100).word();

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Generator, Key, Value, Verifier};
+use super::{Generator, Value, Verifier};
 
 /// A topic and some data, as in `ipc-channel-throughput`. For serde the data is a sequence of
 /// numbers and not bytes, as in every program that only derives the two traits.
@@ -27,12 +27,6 @@ impl Value for Message {
     fn check(&self, verifier: &mut Verifier) {
         verifier.message(self.topic, &self.data);
     }
-}
-
-/// The topic of the message with this tag.
-#[inline]
-pub(super) fn topic(tag: u64, key: Key) -> u32 {
-    (tag.wrapping_sub(key.step(tag)) >> 32) as u32
 }
 
 #[cfg(test)]

@@ -5,10 +5,9 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use super::shared::is_intact;
-use super::typed::topic;
-use super::{
-    END_BIT, INVERSE, Key, MULTIPLIER, NEXT, PRODUCER_BITS, PRODUCER_SHIFT, SEQUENCE_BITS, SEQUENCE_SHIFT, raw,
+use super::bodies::{Key, is_shared_body, topic};
+use super::tags::{
+    END_BIT, INVERSE, MULTIPLIER, NEXT, PRODUCER_BITS, PRODUCER_SHIFT, SEQUENCE_BITS, SEQUENCE_SHIFT, raw,
 };
 
 /// The maximum number of gaps remembered per producer. The oldest gap is dropped first. A late
@@ -247,7 +246,7 @@ impl Verifier {
     /// Checks a message that consists of a tag and a body that all messages share.
     #[inline]
     pub fn shared(&mut self, tag: u64, body: &[u8]) {
-        if self.reads_shared_bodies && !(body.len() == self.len && is_intact(body)) {
+        if self.reads_shared_bodies && !(body.len() == self.len && is_shared_body(body)) {
             self.unexpected(tag, false);
         } else {
             self.word(tag);

@@ -1,7 +1,7 @@
 //! One producer sends [`BURST`] messages before the consumer receives the first. Shows how much memory the channel takes when full, and how
 //! much it keeps when it is empty again.
 
-use super::{Metric, Rules};
+use super::rules::{Metric, Rules};
 use crate::case::{Case, Payload};
 use crate::refusal::{Inadmissible, RefusalKind};
 use crate::spec::Spec;

@@ -1,7 +1,7 @@
 //! One producer sends to one consumer, which drops every receive that is not ready at once and starts a new one. Shows whether a message is
 //! lost when the receive for it is cancelled.
 
-use super::{Metric, Rules, StreamEnd};
+use super::rules::{Metric, Rules, StreamEnd};
 use crate::case::Case;
 use crate::refusal::{Inadmissible, RefusalKind};
 use crate::spec::{self, Runtime, Spec};

@@ -1,6 +1,6 @@
 //! One thread serializes each message to bytes and deserializes it again; see [`crate::codec`].
 
-use super::{Layout, Rules};
+use super::rules::{Layout, Rules};
 use crate::bound::{Bound, Cost, Costs};
 
 pub(super) struct Codec;

@@ -4,7 +4,7 @@
 use anyhow::Result;
 
 use super::assignment::{LoopKind, LoopPlan, Opened, one_way};
-use super::{Layout, Rules};
+use super::rules::{Layout, Rules};
 use crate::case::{Case, Cell, Pattern, Role};
 use crate::descriptors;
 use crate::message::{Faults, StreamCount};

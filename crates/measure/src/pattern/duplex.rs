@@ -2,8 +2,8 @@
 
 use anyhow::{Result, bail};
 
-use super::Rules;
 use super::assignment::{LoopKind, LoopPlan, Opened};
+use super::rules::Rules;
 use crate::bound::{Cost, Costs};
 use crate::case::{Case, Cell, Pattern, Role};
 use crate::message::Verifier;

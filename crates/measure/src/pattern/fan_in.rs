@@ -1,6 +1,6 @@
 //! Several producers send to one consumer through one channel, as fast as they can.
 
-use super::Rules;
+use super::rules::Rules;
 use crate::bound::{Cost, Costs};
 use crate::case::Role;
 use crate::spec::Scope;

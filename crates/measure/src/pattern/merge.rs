@@ -1,7 +1,7 @@
 //! Several producers send to one consumer as fast as they can, each through its own channel. The consumer receives from all channels. The
 //! cell's capacity is divided among the channels.
 
-use super::Rules;
+use super::rules::Rules;
 use crate::bound::{Cost, Costs};
 use crate::spec::Scope;
 

@@ -1,6 +1,6 @@
 //! Several producers send to as many consumers through one channel, as fast as they can. Each message goes to one consumer.
 
-use super::{Rules, StreamEnd};
+use super::rules::{Rules, StreamEnd};
 use crate::bound::{Cost, Costs};
 use crate::case::{Case, Cell};
 use crate::message::{Faults, StreamCount, digest};

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::assignment::{LoopPlan, Opened, requests_and_replies};
-use super::{Metric, ResultParty, Rules};
+use super::rules::{Metric, ResultParty, Rules};
 use crate::bound::{Bound, Costs};
 use crate::case::Pattern;
 

@@ -1,6 +1,6 @@
 //! Pipelines: a sender sends a number of messages through functions to its receivers; see [`crate::pipeline`].
 
-use super::{Layout, ResultParty, Rules};
+use super::rules::{Layout, ResultParty, Rules};
 use crate::bound::{Bound, Cost, Costs};
 use crate::case::{Case, Cell, Place};
 use crate::message::{Faults, StreamCount};

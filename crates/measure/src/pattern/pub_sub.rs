@@ -1,6 +1,6 @@
 //! One publisher sends to several subscribers as fast as it can. Each subscriber gets every message.
 
-use super::Rules;
+use super::rules::Rules;
 use crate::case::Cell;
 use crate::spec::Scope;
 

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail, ensure};
 
 use super::assignment::{LoopKind, LoopPlan, Opened, requests_and_replies};
-use super::{Metric, Rules};
+use super::rules::{Metric, Rules};
 use crate::bound::{Bound, Costs};
 use crate::case::{Case, Pattern, Role};
 use crate::message::Verifier;

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::assignment::{LoopPlan, Opened, requests_and_replies};
-use super::{Layout, Metric, ResultParty, Rules};
+use super::rules::{Layout, Metric, ResultParty, Rules};
 use crate::bound::{Bound, Costs};
 use crate::case::{Case, Pattern, Place};
 use crate::refusal::{Inadmissible, RefusalKind};

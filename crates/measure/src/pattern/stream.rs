@@ -1,6 +1,6 @@
 //! One producer sends to one consumer as fast as it can.
 
-use super::Rules;
+use super::rules::Rules;
 use crate::bound::{Bound, Costs};
 
 pub(super) struct Stream;

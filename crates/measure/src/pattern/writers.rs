@@ -1,7 +1,7 @@
 //! Several threads of one process send to one consumer through one connection, as fast as they can. No message may be delayed until a
 //! later message exists. Messages that are queued at the connection may be sent together.
 
-use super::{Layout, Rules};
+use super::rules::{Layout, Rules};
 use crate::bound::{Cost, Costs};
 use crate::case::{Case, Cell, Place};
 use crate::refusal::{Inadmissible, RefusalKind, require_lossless, require_processes};
