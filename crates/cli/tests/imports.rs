@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::slice::from_ref;
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
@@ -69,7 +70,7 @@ impl Crate {
     }
 
     fn read_items(&mut self, name: Names, file: &Path, folder: &Path, items: &[Item]) {
-        let mut reader = Reader { name: name.clone(), module: Module { file: file.to_owned(), ..Module::default() } };
+        let mut reader = Reader(Module { file: file.to_owned(), ..Module::default() });
         for item in items {
             match item {
                 Item::Mod(child) if is_for_tests(&child.attrs) => {}
@@ -77,12 +78,12 @@ impl Crate {
                 item => reader.visit_item(item),
             }
         }
-        self.modules.insert(name, reader.module);
+        self.modules.insert(name, reader.0);
     }
 
     fn read_child(&mut self, parent: &Names, file: &Path, folder: &Path, child: &ItemMod) {
         let ident = child.ident.to_string();
-        let name = [&parent[..], &[ident.clone()]].concat();
+        let name = [&parent[..], from_ref(&ident)].concat();
         let path = attribute_path(&child.attrs);
         let inner = folder.join(path.as_deref().unwrap_or(&ident));
         match (&child.content, path) {
@@ -110,7 +111,7 @@ impl Crate {
                 }
             }
             _ => {
-                let child = [from, &[first.clone()]].concat();
+                let child = [from, from_ref(first)].concat();
                 if self.modules.contains_key(&child) {
                     return Some([from, path].concat());
                 }
@@ -158,18 +159,15 @@ impl Crate {
 }
 
 /// Collects what one module names.
-struct Reader {
-    name: Names,
-    module: Module,
-}
+struct Reader(Module);
 
 impl Reader {
     fn import(&mut self, tree: &UseTree, before: &[String], is_exported: bool) {
         let mut bind = |name: String, path: Names| {
             if is_exported {
-                self.module.exports.insert(name.clone(), path.clone());
+                self.0.exports.insert(name.clone(), path.clone());
             }
-            self.module.imports.insert(name, path);
+            self.0.imports.insert(name, path);
         };
         match tree {
             UseTree::Path(path) => self.import(&path.tree, &[before, &[path.ident.to_string()]].concat(), is_exported),
@@ -179,7 +177,7 @@ impl Reader {
             UseTree::Name(name) => bind(name.ident.to_string(), [before, &[name.ident.to_string()]].concat()),
             UseTree::Rename(name) => bind(name.rename.to_string(), [before, &[name.ident.to_string()]].concat()),
             UseTree::Glob(_) => {
-                self.module.paths.insert(before.to_vec());
+                self.0.paths.insert(before.to_vec());
             }
             UseTree::Group(group) => group.items.iter().for_each(|tree| self.import(tree, before, is_exported)),
         }
@@ -211,7 +209,7 @@ impl Reader {
 
     fn end_path(&mut self, path: &mut Names) {
         if !path.is_empty() {
-            self.module.paths.insert(std::mem::take(path));
+            self.0.paths.insert(std::mem::take(path));
         }
     }
 }
@@ -234,7 +232,7 @@ impl<'ast> Visit<'ast> for Reader {
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
-        self.module.paths.insert(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
+        self.0.paths.insert(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
         visit::visit_path(self, path);
     }
 
@@ -329,7 +327,7 @@ fn a_circle_is_found_through_re_exports_and_macros() {
     write("c.rs", "use super::a::First; #[cfg(test)] mod tests { fn f() { super::super::lib() } }");
     assert_eq!(
         faults(folder.path()),
-        ["src/a.rs uses src/b.rs (crate::Second::NAME)", "src/b.rs uses src/a.rs (crate::a::First)"]
+        ["src/a.rs uses src/b.rs (crate::Second::NAME)", "src/b.rs uses src/a.rs (First)"]
     );
     write("a.rs", "pub(super) struct First;");
     assert_eq!(faults(folder.path()), [""; 0]);

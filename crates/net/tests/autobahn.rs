@@ -249,6 +249,7 @@ fn fragments() -> Vec<Case> {
 }
 
 /// Case 6: text.
+#[expect(clippy::too_many_lines, reason = "a table of the suite's groups of cases")]
 fn texts() -> Vec<Case> {
     let echoed = |id: &str, sends: Vec<Frame>| {
         let whole: Vec<u8> = sends.iter().flat_map(|frame| frame.payload.clone()).collect();

@@ -169,32 +169,7 @@ impl Comparison {
         let (cells_a, cells_b) = (uncertainties(a), uncertainties(b));
         let cases = shared.iter().map(|(case, ours, theirs, shift)| {
             let of_cell = cells_a.get(&case.cell).zip(cells_b.get(&case.cell));
-            let floor = of_cell.and_then(|(a, b)| Some(a.floor?.max(b.floor?)));
-            let errors_ns = of_cell.map_or([0.0; 2], |(a, b)| [a.clock_error_ns, b.clock_error_ns]);
-            let clock_error = clock_error(errors_ns, [ours.median_ns, theirs.median_ns]);
-            let change = shift.zip(clock_error).map(|(shift, error)| {
-                let shift = drift.map_or(shift, |drift| drift.subtract_from(&shift));
-                Interval { low: shift.low - error, high: shift.high + error, ..shift }
-            });
-            let anchor = is_anchor(ours, theirs);
-            let verdict =
-                || ours.verdict_by_loss(theirs).unwrap_or_else(|| verdict(change.as_ref(), floor, Margins::default()));
-            Compared {
-                cell: case.cell.clone(),
-                mechanism: case.mechanism.clone(),
-                a_ns: ours.median_ns,
-                b_ns: theirs.median_ns,
-                a_lost: ours.lost,
-                b_lost: theirs.lost,
-                anchor,
-                change,
-                clock_error,
-                floor,
-                verdict: (!anchor).then(verdict),
-                values_a: ours.values.clone(),
-                values_b: theirs.values.clone(),
-                loss_p: ours.loss_p(theirs),
-            }
+            Compared::of(case, [ours, theirs], *shift, drift.as_ref(), of_cell)
         });
         let mut notes = notes(a, b, names);
         let [name_a, name_b] = names;
@@ -217,6 +192,44 @@ impl Comparison {
     /// Returns the number of cases with this verdict.
     pub(crate) fn count(&self, verdict: Verdict) -> usize {
         self.cases.iter().filter(|case| case.verdict == Some(verdict)).count()
+    }
+}
+
+impl Compared {
+    /// Compares one case. `shift` is by how much B is slower, before the drift is subtracted.
+    fn of(
+        case: &Case,
+        [ours, theirs]: [&Measured<'_>; 2],
+        shift: Option<Interval>,
+        drift: Option<&Drift>,
+        of_cell: Option<(&Uncertainty, &Uncertainty)>,
+    ) -> Compared {
+        let floor = of_cell.and_then(|(a, b)| Some(a.floor?.max(b.floor?)));
+        let errors_ns = of_cell.map_or([0.0; 2], |(a, b)| [a.clock_error_ns, b.clock_error_ns]);
+        let clock_error = clock_error(errors_ns, [ours.median_ns, theirs.median_ns]);
+        let change = shift.zip(clock_error).map(|(shift, error)| {
+            let shift = drift.map_or(shift, |drift| drift.subtract_from(&shift));
+            Interval { low: shift.low - error, high: shift.high + error, ..shift }
+        });
+        let anchor = is_anchor(ours, theirs);
+        let verdict =
+            || ours.verdict_by_loss(theirs).unwrap_or_else(|| verdict(change.as_ref(), floor, Margins::default()));
+        Compared {
+            cell: case.cell.clone(),
+            mechanism: case.mechanism.clone(),
+            a_ns: ours.median_ns,
+            b_ns: theirs.median_ns,
+            a_lost: ours.lost,
+            b_lost: theirs.lost,
+            anchor,
+            change,
+            clock_error,
+            floor,
+            verdict: (!anchor).then(verdict),
+            values_a: ours.values.clone(),
+            values_b: theirs.values.clone(),
+            loss_p: ours.loss_p(theirs),
+        }
     }
 }
 
