@@ -9,6 +9,8 @@
 //! rounds' ratios, with their intervals. Windows of a shared machine drift, so the intervals are wide; they should contain 1.
 #![forbid(unsafe_code)]
 
+mod origin;
+
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
@@ -116,6 +118,7 @@ fn append(all: &mut Record, record: Record, round: usize) {
 
 fn print(entrants: &[Entrant], sliced: &Record, whole: &Record) -> Result<()> {
     let (compared, whole) = (Comparable::of(sliced).record, Comparable::of(whole).record);
+    println!("{}", origin::line());
     println!("time as compared ÷ time in one piece, and time in slices ÷ time in one piece, of {ROUNDS} rounds");
     let mut apart = 0;
     for (at, entrant) in entrants.iter().enumerate() {

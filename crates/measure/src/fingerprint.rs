@@ -1,6 +1,6 @@
 //! The fingerprint of a machine in a record: it shows whether two records may be compared.
 
-use std::fs;
+use std::{fmt, fs};
 
 use rustix::system::uname;
 use serde::{Deserialize, Serialize};
@@ -32,6 +32,20 @@ pub struct Fingerprint {
     pub tcp_congestion_control: Option<String>,
     /// The hash of the machine's identifier. The identifier itself is not recorded.
     pub machine: Option<String>,
+}
+
+/// The machine in one line: processor, cores, kernel, and what else changes results.
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {} cores, Linux {}", self.cpu, self.cores, self.kernel)?;
+        if self.virtual_machine {
+            f.write_str(", virtual machine")?;
+        }
+        match &self.tcp_congestion_control {
+            Some(name) => write!(f, ", TCP with {name}"),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Fingerprint {

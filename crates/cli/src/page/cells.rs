@@ -6,7 +6,9 @@ use estafette_measure::units;
 use maud::{Markup, html};
 
 use super::grid::{Column, Entry, Grid, PLACE};
-use crate::table::{against_first, answer, capacity, facts, notes, place, short, time, times_bound, without_result};
+use crate::table::{
+    against_first, answer, capacity, facts, notes, rank_label, short, time, times_bound, without_result,
+};
 
 /// The article of a cell: heading, answer, table and notes. `number` is its place in the record.
 pub(super) fn html(ranking: &Ranking, number: usize) -> Markup {
@@ -34,8 +36,8 @@ pub(super) fn has_answer(cell: &Cell) -> bool {
 pub(super) fn grid(ranking: &Ranking) -> Grid {
     let columns = columns(ranking);
     let rows = ranking.rows.iter().map(|row| {
-        let place_value = row.result.as_ref().and_then(|result| result.rank).map(|rank| rank.place as f64);
-        let mut entries = vec![Entry::optional(place_value, place(row).trim()), Entry::text(short(row))];
+        let rank_value = row.result.as_ref().and_then(|result| result.rank).map(|rank| rank.number as f64);
+        let mut entries = vec![Entry::optional(rank_value, rank_label(row).trim()), Entry::text(short(row))];
         match &row.result {
             Some(result) => entries.extend(columns.iter().map(|column| (column.show)(ranking, row, result))),
             None => entries.push(Entry::text(without_result(row))),

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 pub(crate) struct Grid {
     /// What the table shows.
     pub(crate) caption: String,
-    /// The columns; the first names the row, unless it is a place.
+    /// The columns; the first names the row, unless it is a rank.
     pub(crate) columns: Vec<Column>,
     pub(crate) rows: Vec<Vec<Entry>>,
 }
@@ -71,7 +71,7 @@ impl Grid {
     }
 
     fn row(&self, row: &[Entry]) -> Markup {
-        // A place is no name.
+        // A rank is no name.
         let name = usize::from(self.columns.first().is_some_and(|column| column.name == PLACE));
         html! { tr {
             @for (at, column) in self.columns.iter().enumerate() {
@@ -98,7 +98,7 @@ impl Grid {
     }
 }
 
-/// The name of the column with the places.
+/// The name of the column with the ranks.
 pub(crate) const PLACE: &str = "#";
 
 impl Column {

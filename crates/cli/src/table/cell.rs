@@ -34,8 +34,8 @@ fn rows(ranking: &Ranking, mut shown: Vec<Column>) -> String {
             .map(|row| row.result.as_ref().map_or(String::new(), |result| (column.show)(ranking, row, result)))
             .collect()
     };
-    // Every row has a place and a name.
-    let names: Vec<[String; 2]> = ranking.rows.iter().map(|row| [place(row), labelled(short(row))]).collect();
+    // Every row has a rank and a name.
+    let names: Vec<[String; 2]> = ranking.rows.iter().map(|row| [rank_label(row), labelled(short(row))]).collect();
     let width = |column: &Column| {
         2 + cells(column).iter().chain([&column.header]).map(|cell| display_width(cell)).max().unwrap_or(0)
     };
@@ -51,9 +51,9 @@ fn rows(ranking: &Ranking, mut shown: Vec<Column>) -> String {
     let headers: Vec<&str> = ["#", &scope].into_iter().chain(shown.iter().map(|column| &*column.header)).collect();
     let alignment: Vec<_> = [Right, Left].into_iter().chain(shown.iter().map(|column| column.alignment)).collect();
     let values: Vec<Vec<String>> = shown.iter().map(cells).collect();
-    let lines = names.into_iter().enumerate().map(|(at, [place, name])| match &ranking.rows[at].result {
-        Some(_) => [place, name].into_iter().chain(values.iter().map(|column| column[at].clone())).collect(),
-        None => vec![place, name, without_result(&ranking.rows[at]).to_owned()],
+    let lines = names.into_iter().enumerate().map(|(at, [rank, name])| match &ranking.rows[at].result {
+        Some(_) => [rank, name].into_iter().chain(values.iter().map(|column| column[at].clone())).collect(),
+        None => vec![rank, name, without_result(&ranking.rows[at]).to_owned()],
     });
     let table = columns(&headers, &alignment, &lines.collect::<Vec<Vec<String>>>());
     format!("{table}{}{}", footer(ranking), caveats(ranking))
@@ -100,10 +100,10 @@ pub(crate) fn time(ns: Option<f64>) -> String {
     ns.map_or(String::from("-"), units::duration)
 }
 
-/// Formats a row's place: `3`, or `3=` if another row has the same place.
-pub(crate) fn place(row: &Row) -> String {
+/// Formats a row's rank: `3`, or `3=` if another row has the same rank.
+pub(crate) fn rank_label(row: &Row) -> String {
     let rank = row.result.as_ref().and_then(|result| result.rank);
-    rank.map_or(String::new(), |rank| format!("{}{}", rank.place, if rank.tied { "=" } else { " " }))
+    rank.map_or(String::new(), |rank| format!("{}{}", rank.number, if rank.tied { "=" } else { " " }))
 }
 
 /// Formats a result's time relative to the first row's: `1.43 [1.38 - 1.50]`, or `~1.43` with too

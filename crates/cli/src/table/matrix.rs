@@ -6,7 +6,7 @@ use estafette_measure::ranking::{Ranking, Row};
 use estafette_measure::units;
 
 use super::answer::{list, outcome, without_outcome};
-use super::cell::{against_first, labelled, place, time};
+use super::cell::{against_first, labelled, rank_label, time};
 use super::notes::caveats_at;
 use super::words::{difference, short, without_result};
 use crate::columns::{Left, Right, columns, wrapped};
@@ -159,16 +159,16 @@ fn line(group: &[&Ranking], name: &str, wide: bool) -> Vec<String> {
     std::iter::once(labelled(name)).chain(cells).collect()
 }
 
-/// Formats a row's time with its place, and its time relative to the first row's.
+/// Formats a row's time with its rank, and its time relative to the first row's.
 fn figures(ranking: &Ranking, row: &Row) -> [String; 2] {
     let Some(result) = &row.result else { return [without_result(row).to_owned(), String::new()] };
     let ns = if ranking.cell.load == Load::Saturated { Some(result.metric_ns) } else { result.p99_ns };
     let against = against_first(ranking, result);
-    let place = match place(row).trim_end() {
+    let rank = match rank_label(row).trim_end() {
         "" => String::new(),
-        place => format!(" ({place})"),
+        rank => format!(" ({rank})"),
     };
-    [format!("{}{place}", time(ns)), against]
+    [format!("{}{rank}", time(ns)), against]
 }
 
 /// Returns the advice for each value; values with the same advice share a sentence.

@@ -12,7 +12,7 @@ use super::words::{difference, percent, short, times};
 use crate::columns::{columns, lines, plain, wrapped};
 use crate::remedy::with_remedy;
 
-/// A time this many times as long as that of a mechanism with a later place is noted.
+/// A time this many times as long as that of a mechanism with a worse rank is noted.
 const MISPLACED: f64 = 1.25;
 
 /// Returns the footer: see [`facts`].
@@ -235,10 +235,10 @@ fn modes(ranking: &Ranking, value: &str) -> Option<String> {
 /// Names the mechanisms whose time is longer than that of one with a worse rank.
 fn misplaced(ranking: &Ranking, value: &str) -> Option<String> {
     let rows = || ranking.rows.iter().filter_map(|row| Some((short(row), row.result.as_ref()?)));
-    let place = |result: &RowResult| result.rank.map(|rank| rank.place);
+    let rank = |result: &RowResult| result.rank.map(|rank| rank.number);
     let is_longer = |one: &RowResult, other: &RowResult| one.metric_ns > MISPLACED * other.metric_ns;
     let is_misplaced = |one: &RowResult| {
-        rows().any(|(_, other)| place(one).zip(place(other)).is_some_and(|(a, b)| a < b) && is_longer(one, other))
+        rows().any(|(_, other)| rank(one).zip(rank(other)).is_some_and(|(a, b)| a < b) && is_longer(one, other))
     };
     let names: Vec<&str> = rows().filter(|(_, result)| is_misplaced(result)).map(|(name, _)| name).collect();
     let at = if value.is_empty() { String::new() } else { format!(" at {value}") };
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_whose_time_is_much_longer_than_that_of_a_later_place_is_named() {
+    fn a_row_whose_time_is_much_longer_than_that_of_a_worse_rank_is_named() {
         let mut ranking = rank(&changed("process/unix-stream", 2.0)).remove(1);
         assert_eq!(misplaced(&ranking, ""), None);
         for row in ranking.rows.iter_mut().filter(|row| short(row) == "unix-stream") {

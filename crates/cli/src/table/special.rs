@@ -5,7 +5,7 @@ use estafette_measure::ranking::Ranking;
 use estafette_measure::units;
 
 use super::answer::answer;
-use super::cell::{against_first, labelled, place, times_bound};
+use super::cell::{against_first, labelled, rank_label, times_bound};
 use super::notes::{caveats, footer};
 use super::words::{short, without_result};
 use crate::columns::{Left, Right, columns, wrapped};
@@ -47,12 +47,12 @@ pub(super) fn codec(ranking: &Ranking) -> String {
     let scope = ranking.cell.scope.to_string();
     let headers = ["#", &scope, "encode", "decode", "bytes", "against 1st", "× bound"];
     let rows = ranking.rows.iter().map(|row| {
-        let (place, name) = (place(row), labelled(short(row)));
+        let (rank, name) = (rank_label(row), labelled(short(row)));
         let Some((result, codec)) = row.result.as_ref().and_then(|result| Some((result, result.codec?))) else {
-            return vec![place, name, without_result(row).to_owned()];
+            return vec![rank, name, without_result(row).to_owned()];
         };
         vec![
-            place,
+            rank,
             name,
             units::duration(codec.encode_ns),
             units::duration(codec.decode_ns),

@@ -4,7 +4,7 @@ mod order;
 mod row;
 
 pub use self::order::Comparison;
-use self::order::{Ratios, assign_places, compare_all, compare_with_first, sort};
+use self::order::{Ratios, assign_ranks, compare_all, compare_with_first, sort};
 use self::row::row;
 pub use self::row::{Basis, Rank, Row, RowResult, loss_without_p99, losses};
 use crate::bound::{Bound, bind};
@@ -123,7 +123,7 @@ fn rank_cell(record: &Record, cell: &Cell, left_out: Option<LeftOut>) -> Ranking
     let with_result = rows.iter().filter(|(_, row)| row.result.is_some()).map(|(at, _)| *at);
     let ratios = Ratios::of(record, &with_result.collect::<Vec<_>>());
     sort(&ratios, &mut rows);
-    assign_places(&ratios, &mut rows, floor);
+    assign_ranks(&ratios, &mut rows, floor);
     let pairs = compare_all(&ratios, &rows, floor);
     compare_with_first(&mut rows, &pairs);
     let of_cell = |instance: &&InstanceRecord| record.entrants[instance.entrant].case.cell == *cell;
@@ -208,7 +208,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn mechanisms_without_a_decided_difference_share_a_place() {
+    fn mechanisms_without_a_decided_difference_share_a_rank() {
         let record = record(&[
             ("task/slow", &[200, 201, 199, 200, 200, 200]),
             ("task/steady", &[105, 105, 105, 105, 105, 105]),
@@ -216,13 +216,13 @@ pub(crate) mod tests {
             ("task/first", &[100, 100, 101, 100, 99, 100]),
         ]);
         let [ranking] = &*rank(&record) else { panic!("one cell") };
-        let places: Vec<_> =
+        let ranks: Vec<_> =
             ranking.rows.iter().map(|row| (&*row.spec.name, row.result.as_ref().unwrap().rank.unwrap())).collect();
-        let rank = |place, tied| Rank { place, tied };
+        let rank = |number, tied| Rank { number, tied };
         // The median of `wide` is worse than that of `steady`. But its interval is wide, so no
         // mechanism is known to be better.
         assert_eq!(
-            places,
+            ranks,
             [
                 ("task/first", rank(1, true)),
                 ("task/wide", rank(1, true)),
@@ -240,7 +240,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_row_that_beats_another_has_a_better_place_even_if_its_ratio_to_the_first_is_worse() {
+    fn a_row_that_beats_another_has_a_better_rank_even_if_its_ratio_to_the_first_is_worse() {
         // Where both were measured, `b` takes 5 % less than `a`. `a` also has rounds in which the
         // reference was slow, and `b` rounds in which it was fast.
         let reference = [99, 99, 99, 50, 50, 50, 90, 90, 90, 20, 20, 20];
@@ -256,8 +256,8 @@ pub(crate) mod tests {
         assert_eq!((at("task/reference"), b, a), (0, 1, 2));
         let advantage = |at: usize| ranking.rows[at].result.as_ref().unwrap().versus.unwrap().estimate;
         assert!(advantage(a) > advantage(b));
-        let places = ranking.rows.iter().map(|row| row.result.as_ref().unwrap().rank.unwrap().place);
-        assert_eq!(places.collect::<Vec<_>>(), [1, 2, 3]);
+        let ranks = ranking.rows.iter().map(|row| row.result.as_ref().unwrap().rank.unwrap().number);
+        assert_eq!(ranks.collect::<Vec<_>>(), [1, 2, 3]);
         let [forth, back] = [ranking.comparison(a, b), ranking.comparison(b, a)];
         assert_eq!((forth.verdict, back.verdict), (Verdict::Faster, Verdict::Slower));
         let ends = |one: Comparison| one.interval.map(|one| [one.low, one.estimate, one.high].map(f64::exp)).unwrap();
@@ -281,21 +281,21 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_mechanism_with_few_rounds_has_no_place() {
+    fn a_mechanism_with_few_rounds_has_no_rank() {
         let mut record =
             record(&[("task/first", &[100; 12]), ("task/second", &[120; 12]), ("task/failing", &[900; 12])]);
         record.instances.retain(|one| one.entrant != 2 || one.round < 4);
         let [ranking] = &*rank(&record) else { panic!("one cell") };
-        let places: Vec<_> = ranking
+        let ranks: Vec<_> = ranking
             .rows
             .iter()
-            .map(|row| (&*row.spec.name, row.result.as_ref().unwrap().rank.map(|rank| rank.place)))
+            .map(|row| (&*row.spec.name, row.result.as_ref().unwrap().rank.map(|rank| rank.number)))
             .collect();
-        assert_eq!(places, [("task/first", Some(1)), ("task/second", Some(2)), ("task/failing", None)]);
+        assert_eq!(ranks, [("task/first", Some(1)), ("task/second", Some(2)), ("task/failing", None)]);
     }
 
     #[test]
-    fn mechanisms_that_share_rounds_only_with_each_other_have_no_place() {
+    fn mechanisms_that_share_rounds_only_with_each_other_have_no_rank() {
         let rounds = [100; 14];
         let mut record = record(&[
             ("task/first", &rounds),
@@ -305,18 +305,19 @@ pub(crate) mod tests {
         ]);
         record.instances.retain(|one| if (2..4).contains(&one.entrant) { one.round >= 8 } else { one.round < 8 });
         let [ranking] = &*rank(&record) else { panic!("one cell") };
-        let places: Vec<_> =
-            ranking.rows.iter().map(|row| row.result.as_ref().unwrap().rank.map(|rank| rank.place)).collect();
-        assert_eq!(places, [Some(1), Some(2), None, None]);
+        let ranks: Vec<_> =
+            ranking.rows.iter().map(|row| row.result.as_ref().unwrap().rank.map(|rank| rank.number)).collect();
+        assert_eq!(ranks, [Some(1), Some(2), None, None]);
     }
 
     #[test]
-    fn the_only_mechanism_with_a_result_has_a_place() {
+    fn the_only_mechanism_with_a_result_has_a_rank() {
         let mut record = record(&[("task/first", &[100; 12]), ("task/failing", &[900; 12])]);
         record.instances.retain(|one| one.entrant != 1);
         let [ranking] = &*rank(&record) else { panic!("one cell") };
-        let place = |at: usize| ranking.rows[at].result.as_ref().and_then(|result| result.rank).map(|rank| rank.place);
-        assert_eq!([place(0), place(1)], [Some(1), None]);
+        let rank_of =
+            |at: usize| ranking.rows[at].result.as_ref().and_then(|result| result.rank).map(|rank| rank.number);
+        assert_eq!([rank_of(0), rank_of(1)], [Some(1), None]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The order of the mechanisms of a cell, by their paired ratios: which is the best, and which share a place.
+//! The order of the mechanisms of a cell, by their paired ratios: which is the best, and which share a rank.
 
 use std::collections::BTreeMap;
 
@@ -83,10 +83,10 @@ pub(super) fn compare_all(ratios: &Ratios, rows: &[(usize, Row)], floor: Option<
     (0..rows.len()).map(with_others).collect()
 }
 
-/// Gives each sorted row its place. It depends on how many rows are known to be better. Rows with
-/// the same number share a place and are adjacent. A row that cannot be compared with the first, not even through
-/// others, has no place, and comes after those that have one.
-pub(super) fn assign_places(ratios: &Ratios, rows: &mut [(usize, Row)], floor: Option<f64>) {
+/// Gives each sorted row its rank. It depends on how many rows are known to be better. Rows with
+/// the same number share a rank and are adjacent. A row that cannot be compared with the first, not even through
+/// others, has no rank, and comes after those that have one.
+pub(super) fn assign_ranks(ratios: &Ratios, rows: &mut [(usize, Row)], floor: Option<f64>) {
     let mut better = vec![0; rows.len()];
     for (above, pairs) in compare_all(ratios, rows, floor).iter().enumerate() {
         for (below, pair) in (above + 1..).zip(pairs) {
@@ -103,12 +103,12 @@ pub(super) fn assign_places(ratios: &Ratios, rows: &mut [(usize, Row)], floor: O
         let group = order.iter().filter(|other| better[**other] == better[at]).count();
         let first = order[..index].iter().filter(|other| better[**other] != better[at]).count();
         if let Some(result) = rows[at].1.result.as_mut().filter(|_| floor.is_some()) {
-            result.rank = Some(Rank { place: first + 1, tied: group > 1 });
+            result.rank = Some(Rank { number: first + 1, tied: group > 1 });
         }
     }
-    // The sort is stable, so the best row of a place stays first.
+    // The sort is stable, so the best row of a rank stays first.
     rows.sort_by_key(|(_, row)| {
-        row.result.as_ref().and_then(|result| result.rank).map_or(usize::MAX, |rank| rank.place)
+        row.result.as_ref().and_then(|result| result.rank).map_or(usize::MAX, |rank| rank.number)
     });
 }
 

@@ -79,7 +79,7 @@ pub struct RowResult {
     pub dropped: (u64, u64),
     /// The share of messages lost within the windows, from 0 to 1, over all instances.
     pub lost: f64,
-    /// Its place among the cell's mechanisms. `None` for the control, if the noise floor is unknown, and
+    /// Its rank among the cell's mechanisms. `None` for the control, if the noise floor is unknown, and
     /// if it cannot be compared with the first one: it has too few rounds in common with others.
     pub rank: Option<Rank>,
     /// The comparison with the first row, as a ln ratio. Negative is worse. `None` for the first
@@ -121,12 +121,12 @@ impl Basis {
     }
 }
 
-/// A place in a ranking.
+/// A rank in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rank {
-    /// The place, from 1: one more than the number of mechanisms with a better place.
-    pub place: usize,
-    /// Whether another mechanism has the same place, because the difference is not decided.
+    /// The rank, from 1: one more than the number of mechanisms with a better rank.
+    pub number: usize,
+    /// Whether another mechanism has the same rank, because the difference is not decided.
     pub tied: bool,
 }
 

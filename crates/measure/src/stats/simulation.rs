@@ -198,6 +198,44 @@ fn equal_mechanisms_are_almost_never_decided_under_any_noise() {
     }
 }
 
+/// In how many cells "use X" is said, which needs X to beat every other candidate. X is the best of the same 9 rounds, which favours
+/// it. The first candidate is faster by `lead`, as a ln ratio; the others are equal.
+fn best_is_named(noise: Noise, candidates: usize, lead: f64, seed: u64) -> f64 {
+    const ROUNDS: usize = 9;
+    const SCALE: f64 = 0.03;
+    let mut rng = Rng::with_seed(seed);
+    let against = |a: &[f64], b: &[f64]| -> Vec<f64> { a.iter().zip(b).map(|(a, b)| a - b).collect() };
+    rate(2_000, || {
+        let mut times = |centre: f64| -> Vec<f64> {
+            noise.draws(ROUNDS, &mut rng).into_iter().map(|draw| centre + SCALE * draw).collect()
+        };
+        let all: Vec<Vec<f64>> = (0..candidates).map(|at| times(if at == 0 { -lead } else { 0.0 })).collect();
+        // The control is a second instance of the first mechanism.
+        let floor = noise_floor(&against(&times(-lead), &all[0]));
+        let middle = |times: &[f64]| median(times).unwrap();
+        let best = all.iter().min_by(|a, b| middle(a).total_cmp(&middle(b))).unwrap();
+        let is_slower = |other: &Vec<f64>| {
+            let interval = median_interval(&against(best, other), CONFIDENCE);
+            verdict(interval.as_ref(), floor, Margins::default()) == Verdict::Slower
+        };
+        all.iter().filter(|other| !std::ptr::eq(*other, best)).all(is_slower)
+    })
+}
+
+#[test]
+fn a_best_of_equals_is_seldom_named() {
+    for (seed, noise) in (25_000..).step_by(100).zip(NOISES) {
+        for candidates in [2, 3, 5, 10] {
+            let named = best_is_named(noise, candidates, 0.0, seed + candidates as u64);
+            println!("the best of {candidates} equals, {noise:?}: named in {:.2} % of cells", named * 100.0);
+            assert!(named <= 1.0 - CONFIDENCE, "{candidates} candidates, {noise:?}: {named}");
+        }
+    }
+    let named = best_is_named(Noise::Normal, 5, 1.2_f64.ln(), 26_000);
+    println!("one of 5 faster by 20 %, Normal: named in {:.1} % of cells", named * 100.0);
+    assert!(named >= 0.95, "{named}");
+}
+
 #[test]
 fn differences_are_found_with_enough_power() {
     let found = |effect, sd, rounds, seed| cell(Noise::Normal, effect, sd, rounds, 2_000, seed).faster();
@@ -211,14 +249,17 @@ fn differences_are_found_with_enough_power() {
     assert!(slower.0[1] >= 0.95, "-10 % under 3 % of noise, 12 rounds: {slower:?}");
 }
 
+/// The maximum number of rounds of a cell in the profile `quick`.
+const QUICK_ROUNDS: usize = 27;
+
 /// Like [`cell`], as the profile `quick` measures it: 9 rounds, and more until differences of 3 %
-/// show, up to 18. Returns the mean number of rounds too.
+/// show, up to [`QUICK_ROUNDS`]. Returns the mean number of rounds too.
 fn refined_cell(noise: Noise, effect: f64, sd: f64, trials: usize, seed: u64) -> (Shares, f64) {
     let mut rng = Rng::with_seed(seed);
     let (mut counts, mut rounds) = ([0.0; 4], 0.0);
     for _ in 0..trials {
         let mut around = |centre: f64| -> Vec<f64> {
-            noise.draws(18, &mut rng).into_iter().map(|draw| centre + sd * draw).collect()
+            noise.draws(QUICK_ROUNDS, &mut rng).into_iter().map(|draw| centre + sd * draw).collect()
         };
         let (ratios, control) = (around(effect.ln()), around(0.0));
         let judged = |n: usize| (median_interval(&ratios[..n], CONFIDENCE), noise_floor(&control[..n]));
@@ -227,7 +268,7 @@ fn refined_cell(noise: Noise, effect: f64, sd: f64, trials: usize, seed: u64) ->
             let threshold = Margins::default().decision_threshold(floor.unwrap()).unwrap();
             threshold + interval.unwrap().half_width() <= 1.03_f64.ln()
         };
-        let n = (9..18).find(is_precise).unwrap_or(18);
+        let n = (9..QUICK_ROUNDS).find(is_precise).unwrap_or(QUICK_ROUNDS);
         let (interval, floor) = judged(n);
         counts[verdict(interval.as_ref(), floor, Margins::default()) as usize] += 1.0 / real(trials);
         rounds += real(n) / real(trials);
