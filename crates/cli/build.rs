@@ -1,4 +1,5 @@
-//! Passes to the command which commit and compiler it was built from, for the records that it writes.
+//! Passes to the command which commit and compiler it was built from, for the records that it
+//! writes.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,9 +1,11 @@
-//! Do records of one plan agree? What is decided one way in one of them must not be decided the other way in another.
+//! Do records of one plan agree? What is decided one way in one of them must not be decided the
+//! other way in another.
 //!
 //!     cargo run --release --example agree -- A.json B.json C.json
 //!
-//! Every two candidates of a cell that hand over data in the same way are compared, not only the pairs of the tables. The exit status is 1 if
-//! two records contradict each other, and 2 if they cannot be compared.
+//! Every two candidates of a cell that hand over data in the same way are compared, not only the
+//! pairs of the tables. The exit status is 1 if two records contradict each other, and 2 if they
+//! cannot be compared.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,15 +1,18 @@
-//! Puts the instrument to the test: how often does it tell a mechanism from itself, and how often does it find a planted delay, with
-//! comparisons of the size of `quick` and of `standard`?
+//! Puts the instrument to the test: how often does it tell a mechanism from itself, and how often
+//! does it find a planted delay, with comparisons of the size of `quick` and of `standard`?
 //!
 //!     cargo run --release --example trust                 # quick-sized comparisons: some minutes
 //!     cargo run --release --example trust -- standard     # standard-sized: 25 minutes
 //!
-//! Each setting is measured in many rounds. Every sequence of consecutive rounds as long as a comparison is judged as a comparison of
-//! its own: the noise is the machine's, not a model's, and so is its drift. A comparison has 12 rounds in `standard`. In `quick` it has 9,
-//! and more until differences of 3 % show, up to 27, as in a run of `bench` whose time allows it. Nothing else should run meanwhile.
+//! Each setting is measured in many rounds. Every sequence of consecutive rounds as long as a
+//! comparison is judged as a comparison of its own: the noise is the machine's, not a model's, and
+//! so is its drift. A comparison has 12 rounds in `standard`. In `quick` it has 9, and more until
+//! differences of 3 % show, up to 27, as in a run of `bench` whose time allows it. Nothing else
+//! should run meanwhile.
 //!
-//! What a delay does to the result is measured in all rounds together, and printed: where an end sleeps, a delay in the other one may
-//! cost less than its time, or more. A comparison has to find a result that is slower by 10 % (`quick`) or 5 % (`standard`).
+//! What a delay does to the result is measured in all rounds together, and printed: where an end
+//! sleeps, a delay in the other one may cost less than its time, or more. A comparison has to find
+//! a result that is slower by 10 % (`quick`) or 5 % (`standard`).
 #![forbid(unsafe_code)]
 
 mod origin;
@@ -41,10 +44,11 @@ use estafette_measure::{
     Spec, Transport, Tx, Verifier,
 };
 
-/// The maximum number of comparisons that are judged in each setting. Rounds in which the cores were at another distance do not count, so
-/// there may be fewer.
+/// The maximum number of comparisons that are judged in each setting. Rounds in which the cores
+/// were at another distance do not count, so there may be fewer.
 const COMPARISONS: usize = 100;
-/// Messages of a stream that are delayed together, as a reading of the clock takes as long as a message of a channel.
+/// Messages of a stream that are delayed together, as a reading of the clock takes as long as a
+/// message of a channel.
 const BATCH: u32 = 64;
 
 /// The size of a comparison.
@@ -52,10 +56,12 @@ const BATCH: u32 = 64;
 struct Size {
     name: &'static str,
     rounds: usize,
-    /// The number of rounds after which a comparison ends, even if it does not show small differences yet.
+    /// The number of rounds after which a comparison ends, even if it does not show small
+    /// differences yet.
     max_rounds: usize,
     window: Window,
-    /// The effect of a delay that at least 95 in 100 comparisons are to find, in percent of the result.
+    /// The effect of a delay that at least 95 in 100 comparisons are to find, in percent of the
+    /// result.
     finds: f64,
 }
 
@@ -103,7 +109,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The settings: a socket between two processes on two cores and on one, and a channel between tasks.
+/// The settings: a socket between two processes on two cores and on one, and a channel between
+/// tasks.
 fn settings() -> [(&'static str, Cell); 5] {
     let cell = |pattern, place| Cell {
         scope: Scope::Process,
@@ -172,7 +179,8 @@ fn trust(registry: &Registry, size: Size) -> Result<()> {
     Ok(())
 }
 
-/// Measures the mechanism, its control and its delayed variants, in as many rounds as the comparisons take.
+/// Measures the mechanism, its control and its delayed variants, in as many rounds as the
+/// comparisons take.
 fn measure(registry: &Registry, mechanism: &str, cell: &Cell, size: Size, interrupt: &mut Interrupt) -> Result<Record> {
     let entrant = |name: String, control| Entrant::new(Case { mechanism: name, cell: cell.clone() }, control);
     let mut entrants = vec![entrant(mechanism.to_owned(), false), entrant(mechanism.to_owned(), true)];
@@ -197,8 +205,8 @@ fn measure(registry: &Registry, mechanism: &str, cell: &Cell, size: Size, interr
     }
 }
 
-/// The number of rounds of the comparison that begins with round `start`: until its table shows differences of [`RESOLUTION`].
-/// `ratios` has those of the control first.
+/// The number of rounds of the comparison that begins with round `start`: until its table shows
+/// differences of [`RESOLUTION`]. `ratios` has those of the control first.
 fn length(ratios: &[Vec<f64>], start: usize, size: Size) -> usize {
     let is_precise = |rounds: &usize| {
         let of = |ratios: &Vec<f64>| ratios.get(start..start + rounds).map(<[f64]>::to_vec).unwrap_or_default();
@@ -210,8 +218,9 @@ fn length(ratios: &[Vec<f64>], start: usize, size: Size) -> usize {
     (size.rounds..size.max_rounds).find(is_precise).unwrap_or(size.max_rounds)
 }
 
-/// In how many comparisons the verdict is one of those wanted. `rounds` has the length of each comparison. The noise floor comes from the
-/// control in the same rounds; the control itself is judged by the margins alone, as in a table.
+/// In how many comparisons the verdict is one of those wanted. `rounds` has the length of each
+/// comparison. The noise floor comes from the control in the same rounds; the control itself is
+/// judged by the margins alone, as in a table.
 fn decided(ratios: &[f64], control: Option<&Vec<f64>>, rounds: &[usize], wanted: &[Verdict]) -> usize {
     let verdicts = rounds.iter().enumerate().map(|(start, rounds)| {
         let of = |ratios: &[f64]| ratios.get(start..start + rounds).map(<[f64]>::to_vec).unwrap_or_default();
@@ -239,8 +248,9 @@ impl Observer for Quiet {
 
 /// A mechanism whose messages take longer by a part of their own time.
 ///
-/// In a round trip the answering end waits. In a stream the receiver does, and, where it has a core of its own, the sender too:
-/// whichever of them is the slower one, the stream as a whole takes longer.
+/// In a round trip the answering end waits. In a stream the receiver does, and, where it has a core
+/// of its own, the sender too: whichever of them is the slower one, the stream as a whole takes
+/// longer.
 struct Delayed<M> {
     inner: M,
     percent: u32,

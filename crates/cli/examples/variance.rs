@@ -1,12 +1,15 @@
-//! Where does the noise of a record come from? Splits the variance of the comparisons of each cell by level.
+//! Where does the noise of a record come from? Splits the variance of the comparisons of each cell
+//! by level.
 //!
 //!     cargo run --release --example variance -- estafette-results/RECORD.json
 //!
-//! A round gives one ln ratio for two mechanisms: the median over the laps in which both had a slice. It scatters between rounds for two
-//! reasons: the slices scatter (more or longer slices would help), and fresh processes differ from each other in memory layout, placement
-//! and connections (only more rounds help). The first part is estimated from the two halves of the laps, odd and even: the variance of the
-//! difference between their medians, divided by four. The second is the rest. Both are printed as standard deviations, the median over the
-//! pairs of the cell's first mechanism with each other one.
+//! A round gives one ln ratio for two mechanisms: the median over the laps in which both had a
+//! slice. It scatters between rounds for two reasons: the slices scatter (more or longer slices
+//! would help), and fresh processes differ from each other in memory layout, placement and
+//! connections (only more rounds help). The first part is estimated from the two halves of the
+//! laps, odd and even: the variance of the difference between their medians, divided by four. The
+//! second is the rest. Both are printed as standard deviations, the median over the pairs of the
+//! cell's first mechanism with each other one.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -49,7 +52,8 @@ fn split(record: &Record) -> Result<()> {
     Ok(())
 }
 
-/// The standard deviations of a pair's rounds that come from slices and from instances. `None` with fewer than six rounds in slices.
+/// The standard deviations of a pair's rounds that come from slices and from instances. `None` with
+/// fewer than six rounds in slices.
 fn levels(record: &Record, a: usize, b: usize) -> Option<(f64, f64)> {
     let (a, b) = (by_heat(record, a), by_heat(record, b));
     let rounds = a.iter().filter_map(|(heat, a)| Some(lap_ratios(a, b.get(heat)?)));

@@ -1,12 +1,15 @@
-//! Do slices and long windows agree? Measures mechanisms of different footprint in both ways, in turn.
+//! Do slices and long windows agree? Measures mechanisms of different footprint in both ways, in
+//! turn.
 //!
 //!     cargo run --release --example windows        # some minutes; nothing else should run meanwhile
 //!
-//! In slices, a mechanism stands still 500 times a second while others use the caches. If that changed what is measured, a mechanism with
-//! a large footprint would be slower than in a long window of its own. Each round measures every mechanism once in slices, in turn with
-//! the others of its cell, and once in one piece. The first column is the time by which a table compares the mechanism (slices, or the
-//! long turn of one that pauses change), divided by the time in one piece. The second is that of its slices. Both are medians of the
-//! rounds' ratios, with their intervals. Windows of a shared machine drift, so the intervals are wide; they should contain 1.
+//! In slices, a mechanism stands still 500 times a second while others use the caches. If that
+//! changed what is measured, a mechanism with a large footprint would be slower than in a long
+//! window of its own. Each round measures every mechanism once in slices, in turn with the others
+//! of its cell, and once in one piece. The first column is the time by which a table compares the
+//! mechanism (slices, or the long turn of one that pauses change), divided by the time in one
+//! piece. The second is that of its slices. Both are medians of the rounds' ratios, with their
+//! intervals. Windows of a shared machine drift, so the intervals are wide; they should contain 1.
 #![forbid(unsafe_code)]
 
 mod origin;

@@ -83,7 +83,8 @@ pub(crate) enum Command {
     /// Measure one mechanism's round trip and print a summary
     #[command(after_help = EXIT_CODES)]
     Ping(Ping),
-    /// Check that mechanisms keep their guarantees: every kind of case they support, for a moment each
+    /// Check that mechanisms keep their guarantees: every kind of case they support, for a moment
+    /// each
     #[command(after_help = EXIT_CODES)]
     Verify(Verify),
     /// Measure what sets the bounds on this machine: cache lines, copies, wakes, system calls
@@ -118,13 +119,15 @@ pub(crate) enum Command {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Bench {
-    /// A suite (overview, channels, ipc, ipc-typed, net, flow) or mechanisms, by name or pattern such as 'process/*'
+    /// A suite (overview, channels, ipc, ipc-typed, net, flow) or mechanisms, by name or pattern
+    /// such as 'process/*'
     #[arg(value_name = "SUITE|MECHANISM")]
     pub(crate) what: Vec<String>,
 
-    /// quick: 9 rounds, each with a warm-up of 15 ms and a window of 30 ms, and up to 18 more for tables
-    /// that do not yet detect differences of 3 %, if there is time within 55 s; standard: more cells, 12
-    /// rounds of 100 + 250 ms; full: 6 rounds of a fixed number of messages (ipc-typed: 12 of 100 + 1000 ms)
+    /// quick: 9 rounds, each with a warm-up of 15 ms and a window of 30 ms, and up to 18 more for
+    /// tables that do not yet detect differences of 3 %, if there is time within 55 s; standard:
+    /// more cells, 12 rounds of 100 + 250 ms; full: 6 rounds of a fixed number of messages
+    /// (ipc-typed: 12 of 100 + 1000 ms)
     #[arg(long, default_value = "quick", value_name = "quick|standard|full")]
     pub(crate) profile: Profile,
 
@@ -164,7 +167,8 @@ pub(crate) struct Bench {
     #[arg(long, value_delimiter = ',', value_name = "WAIT")]
     pub(crate) wait: Vec<Wait>,
 
-    /// Core placements instead of the suite's: other-core, same-core, free; with --to always other-host
+    /// Core placements instead of the suite's: other-core, same-core, free; with --to always
+    /// other-host
     #[arg(long, value_delimiter = ',', value_name = "PLACE")]
     pub(crate) place: Vec<Place>,
 
@@ -225,7 +229,8 @@ pub(crate) struct Bench {
     #[arg(long)]
     pub(crate) no_report: bool,
 
-    /// Print a table for each cell too, where several that differ in one value are shown as one matrix
+    /// Print a table for each cell too, where several that differ in one value are shown as one
+    /// matrix
     #[arg(long)]
     pub(crate) details: bool,
 
@@ -273,7 +278,8 @@ pub(crate) struct Verify {
     #[arg(value_name = "MECHANISM", required = true)]
     pub(crate) what: Vec<String>,
 
-    /// How long a case may take beyond its window before the mechanism counts as hung (100ms to 10min)
+    /// How long a case may take beyond its window before the mechanism counts as hung (100ms to
+    /// 10min)
     #[arg(long, value_parser = parse_timeout, default_value = "5s", value_name = "TIME")]
     #[arg(allow_hyphen_values = true)]
     pub(crate) timeout: Duration,
@@ -334,7 +340,8 @@ pub(crate) struct Report {
     #[arg(long, conflicts_with_all = ["details", "json"])]
     pub(crate) markdown: bool,
 
-    /// Print a table for each cell too, where several that differ in one value are shown as one matrix
+    /// Print a table for each cell too, where several that differ in one value are shown as one
+    /// matrix
     #[arg(long)]
     pub(crate) details: bool,
 
@@ -365,8 +372,8 @@ pub(crate) struct Gate {
     #[arg(value_name = "BASE.json NEW.json|MECHANISM", value_hint = ValueHint::FilePath)]
     pub(crate) what: Vec<String>,
 
-    /// Measure this program and PROGRAM, an older build of it, in alternating slices instead of reading
-    /// records: 36 rounds, and up to 36 more of noisy cases
+    /// Measure this program and PROGRAM, an older build of it, in alternating slices instead of
+    /// reading records: 36 rounds, and up to 36 more of noisy cases
     #[arg(long, value_name = "PROGRAM", value_hint = ValueHint::FilePath)]
     pub(crate) rerun: Option<PathBuf>,
 

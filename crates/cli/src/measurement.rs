@@ -1,5 +1,5 @@
-//! Runs a plan for a command: measures the limits, the capacities and the rounds, shows the progress
-//! and saves the record.
+//! Runs a plan for a command: measures the limits, the capacities and the rounds, shows the
+//! progress and saves the record.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -114,8 +114,8 @@ pub(crate) fn measure(
     Ok(None)
 }
 
-/// Measures the link to the other host and its load, for the record. What fails is a warning. On the
-/// same machine, this process itself is what the peer sees as the load of others.
+/// Measures the link to the other host and its load, for the record. What fails is a warning. On
+/// the same machine, this process itself is what the peer sees as the load of others.
 ///
 /// # Errors
 /// If the session has ended.
@@ -282,8 +282,8 @@ pub(crate) fn exit(record: &Record) -> Exit {
     }
 }
 
-/// Whether discarded instances leave a run without results that it was to have. In a single round, a quick look, a case without a
-/// result is a warning as long as another case has one.
+/// Whether discarded instances leave a run without results that it was to have. In a single round,
+/// a quick look, a case without a result is a warning as long as another case has one.
 fn lacks_results(record: &Record) -> bool {
     let without = all_discarded(record).len();
     let measured: BTreeSet<usize> = record.instances.iter().map(|instance| instance.entrant).collect();

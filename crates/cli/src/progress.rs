@@ -1,5 +1,5 @@
-//! Progress on stderr: the live view, or on a terminal one line, redrawn between instances; otherwise
-//! one line per round.
+//! Progress on stderr: the live view, or on a terminal one line, redrawn between instances;
+//! otherwise one line per round.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -124,8 +124,8 @@ impl Progress {
         Some(each * u32::try_from(of.saturating_sub(done)).ok()?)
     }
 
-    /// Prints a line of text without damaging the progress line. The live view shows it, and prints it
-    /// at the end.
+    /// Prints a line of text without damaging the progress line. The live view shows it, and prints
+    /// it at the end.
     pub(crate) fn message(&mut self, line: &str) {
         match &mut self.display {
             Display::Bar(bar) => bar.suspend(|| report_to_stderr(line)),

@@ -37,7 +37,8 @@ fn allocator(record: &Record) -> String {
     provenance.map_or(String::new(), |provenance| format!("The allocator was {}.", plain(&provenance.allocator)))
 }
 
-/// Names the congestion control of TCP, if it paces packets and something was measured through the network of one machine.
+/// Names the congestion control of TCP, if it paces packets and something was measured through the
+/// network of one machine.
 fn pacing(record: &Record, rankings: &[Ranking]) -> String {
     let paced = record.fingerprint.tcp_congestion_control.as_deref().filter(|name| Fingerprint::is_paced(name));
     let is_measured =
@@ -90,7 +91,8 @@ fn winners(rankings: &[Ranking]) -> String {
     }
 }
 
-/// Compares the fastest with the bound, for the first cell of each scope in which the fastest is decided.
+/// Compares the fastest with the bound, for the first cell of each scope in which the fastest is
+/// decided.
 pub(crate) fn bounds(rankings: &[Ranking]) -> String {
     let mut parts = Vec::new();
     for scope in Scope::ALL {

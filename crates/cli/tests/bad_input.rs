@@ -1,5 +1,5 @@
-//! Whatever a user gets wrong is an error that says what is wrong, where, and what to do: exit code 2, nothing on stdout,
-//! and never a panic.
+//! Whatever a user gets wrong is an error that says what is wrong, where, and what to do: exit code
+//! 2, nothing on stdout, and never a panic.
 
 mod common;
 
@@ -47,8 +47,9 @@ fn unknown_names() {
     refused(&ground, &["bench", "--profile", "slow"], &["slow", "--profile", "quick, standard, full"]);
 }
 
-/// Where they run out, before the first instance or within one, depends on how many the command was started with: it says
-/// the same wherever it is, and what could not be measured is a row that failed.
+/// Where they run out, before the first instance or within one, depends on how many the command was
+/// started with: it says the same wherever it is, and what could not be measured is a row that
+/// failed.
 #[test]
 fn too_few_descriptors() {
     let ground = Ground::new();
@@ -308,8 +309,8 @@ fn records_that_cannot_be_compared() {
     refuses(&other, &["no cell in common", "same suite and options"]);
 }
 
-/// Every value of a record in turn gives way to hostile ones. The comparison takes it or leaves it; it does not panic,
-/// print half a result, or let the file speak to the terminal.
+/// Every value of a record in turn gives way to hostile ones. The comparison takes it or leaves it;
+/// it does not panic, print half a result, or let the file speak to the terminal.
 #[test]
 fn records_that_are_hostile() {
     let numbers = [json!(-1), json!(0), json!(u64::MAX), json!(1e308), json!(5e-324)];

@@ -1,4 +1,5 @@
-//! Each command as a user meets it: what it prints, where, in how many columns, and with which exit code.
+//! Each command as a user meets it: what it prints, where, in how many columns, and with which exit
+//! code.
 
 mod common;
 
@@ -448,7 +449,8 @@ fn a_run_that_is_killed_has_kept_its_rounds() {
     ground.run(["compare", &record, &record]).exits(0);
 }
 
-/// Runs a command whose stdout, or stderr, is a pipe that nobody reads any more. Returns what it wrote to the other.
+/// Runs a command whose stdout, or stderr, is a pipe that nobody reads any more. Returns what it
+/// wrote to the other.
 fn run_into_closed_pipe(ground: &Ground, arguments: &[&str], stdout_closed: bool) -> String {
     let (mut reads, writes) = std::io::pipe().unwrap();
     let (gone, discarded) = std::io::pipe().unwrap();

@@ -1,8 +1,9 @@
 //! Charts in the documents that come from committed records.
 //!
 //! `docs/pictures/RECORD/CHART.svg` is the chart of this name of `docs/results/RECORD.json.gz`, as
-//! `estafette report RECORD --svg CHART.svg` writes it. `UPDATE=1 cargo test -p estafette-cli --test document_pictures` writes all charts
-//! anew; `docs/pictures.sh` does so, and takes a picture of a report page.
+//! `estafette report RECORD --svg CHART.svg` writes it. `UPDATE=1 cargo test -p estafette-cli
+//! --test document_pictures` writes all charts anew; `docs/pictures.sh` does so, and takes a
+//! picture of a report page.
 
 mod common;
 

@@ -10,9 +10,10 @@
 //! -->
 //! ```
 //!
-//! A column has a title, a figure (`time`, `p50`, `p99`, `p99.9`, `lost` in percent, `cpu`, `calls` or `fairness`) and the heading of a cell. A row has a mechanism, the name to show,
-//! and optionally a wait mode instead of the cell's. Rows are sorted by the first column. `UPDATE=1 cargo test -p estafette-cli --test
-//! document_tables` writes all tables anew.
+//! A column has a title, a figure (`time`, `p50`, `p99`, `p99.9`, `lost` in percent, `cpu`, `calls`
+//! or `fairness`) and the heading of a cell. A row has a mechanism, the name to show, and
+//! optionally a wait mode instead of the cell's. Rows are sorted by the first column.
+//! `UPDATE=1 cargo test -p estafette-cli --test document_tables` writes all tables anew.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -127,7 +128,8 @@ fn two_digits(value: f64) -> String {
     format!("{rounded:.decimals$}")
 }
 
-/// The document with each of its tables as its record says. `rankings` keeps the records that were read.
+/// The document with each of its tables as its record says. `rankings` keeps the records that were
+/// read.
 fn rewritten(text: &str, rankings: &mut BTreeMap<String, Vec<Ranking>>) -> String {
     let mut parts = text.split(OPENING);
     let mut written = parts.next().unwrap_or_default().to_owned();

@@ -1,5 +1,5 @@
-//! The documents match the records that they come from, and the files that they name exist. No record has a result that its bound
-//! excludes.
+//! The documents match the records that they come from, and the files that they name exist. No
+//! record has a result that its bound excludes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,8 @@ use std::process::Command;
 use estafette_measure::ranking::rank;
 use estafette_measure::record::Record;
 
-/// By how much a result may be below its bound, beside the noise of its table: both are medians of noisy measurements.
+/// By how much a result may be below its bound, beside the noise of its table: both are medians of
+/// noisy measurements.
 const TOLERANCE: f64 = 0.10;
 
 fn root() -> PathBuf {
@@ -124,7 +125,8 @@ fn files(folder: &Path, found: &mut Vec<String>) {
     }
 }
 
-/// What stands in backticks and names a file or folder: it has a suffix of this project's files, or begins with one of its folders.
+/// What stands in backticks and names a file or folder: it has a suffix of this project's files, or
+/// begins with one of its folders.
 fn named_files(text: &str) -> impl Iterator<Item = &str> {
     let is_path = |name: &str| {
         let path = Path::new(name);

@@ -1,4 +1,5 @@
-//! Functions that go wrong are contained, reported, and restarted or given up, as their pipeline says.
+//! Functions that go wrong are contained, reported, and restarted or given up, as their pipeline
+//! says.
 
 mod common;
 
@@ -175,7 +176,8 @@ fn a_flood_of_lines_is_counted_and_keeps_nobody_waiting() {
     ground.assert_clean();
 }
 
-/// A function that fails at each line that begins with P. `{topic}` and `{more}` are of its topic and the function.
+/// A function that fails at each line that begins with P. `{topic}` and `{more}` are of its topic
+/// and the function.
 fn poisoned(topic: &str, more: &str) -> Ground {
     let ground = Ground::new();
     let has_dead_letters = topic.contains("dead_letter");

@@ -16,7 +16,8 @@ use serde_json::Value;
 /// How often a process of the pipeline is killed.
 const KILLS: usize = 200;
 
-/// Two functions one after the other, and two instances that share a copy of the messages. `more` is of each function.
+/// Two functions one after the other, and two instances that share a copy of the messages. `more`
+/// is of each function.
 fn pipeline(more: &str) -> String {
     let restart = "restart: { max: 1000000, within: 60min, initial_delay: 1ms, max_delay: 1ms }";
     let function = |name: &str, input: &str, output: &str, own: &str| {
@@ -59,7 +60,8 @@ fn feed(mut stdin: impl Write, goes_on: &AtomicBool, fed: &AtomicUsize) -> usize
     next
 }
 
-/// The processes of all instances. None while one has no process, or does not receive, or was killed and not missed yet.
+/// The processes of all instances. None while one has no process, or does not receive, or was
+/// killed and not missed yet.
 fn hosts(status: &Value) -> Option<Vec<Pid>> {
     let host = |function: &Value| {
         let is_running = function["phase"] == "running";

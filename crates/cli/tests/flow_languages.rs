@@ -1,4 +1,5 @@
-//! Functions in several languages, built by `examples/functions/build.sh`, in the pipelines of `examples/pipelines`.
+//! Functions in several languages, built by `examples/functions/build.sh`, in the pipelines of
+//! `examples/pipelines`.
 //!
 //! Where they are not built the tests say so and pass, unless `ESTAFETTE_FUNCTIONS=required`.
 

@@ -49,8 +49,8 @@ fn feed_until(flow: &mut Flow<'_>, first: usize, log: &str) -> usize {
     next
 }
 
-/// Checks that each number came out once, in order, first with one letter and then with the other. Returns how many had
-/// the first.
+/// Checks that each number came out once, in order, first with one letter and then with the other.
+/// Returns how many had the first.
 #[track_caller]
 fn check_switch(stdout: &str, count: usize, old: char, new: char) -> usize {
     let mut switched = None;
@@ -116,7 +116,8 @@ fn code_that_is_broken_or_does_not_start_changes_nothing() {
     ground.assert_clean();
 }
 
-/// A function that waits for space has no batch done: it takes the new code later, and goes on sending until then.
+/// A function that waits for space has no batch done: it takes the new code later, and goes on
+/// sending until then.
 #[test]
 fn a_function_under_back_pressure_is_reloaded_and_goes_on() {
     let ground = ground('a');
@@ -259,7 +260,8 @@ fn a_reload_waits_for_the_call_under_way_until_its_time_is_up() {
     ground.assert_clean();
 }
 
-/// An instance that starts with the old code while a reload is under way says nothing of the new code.
+/// An instance that starts with the old code while a reload is under way says nothing of the new
+/// code.
 #[test]
 fn an_instance_that_starts_with_old_code_does_not_confirm_the_new() {
     let ground = ground('a');
@@ -317,7 +319,8 @@ fn a_shared_host_that_is_killed_during_a_reload_by_watch_fails_its_instances_onc
     ground.assert_clean();
 }
 
-/// The new code starts in one instance only. The old code does not start in that one's place, as it does in a fresh instance.
+/// The new code starts in one instance only. The old code does not start in that one's place, as it
+/// does in a fresh instance.
 #[test]
 fn an_instance_that_cannot_go_back_to_the_old_code_is_restarted_with_it() {
     let ground = ground('a');

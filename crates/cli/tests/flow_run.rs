@@ -107,8 +107,8 @@ fn readers_of_one_queue_compete_and_each_queue_gets_all() {
     assert_eq!(ground.read("d.txt"), numbered(5_000));
 }
 
-/// The example pipelines in the reference's form, unchanged, with functions where they point to. The sender sends a
-/// thousandth of what it is given.
+/// The example pipelines in the reference's form, unchanged, with functions where they point to.
+/// The sender sends a thousandth of what it is given.
 #[test]
 fn the_reference_s_files_run_unchanged() {
     let ground = Ground::new();
@@ -179,7 +179,8 @@ fn what_overflows_waits_or_is_dropped_and_counted() {
     }
 }
 
-/// A function that is blocked in the midst of a batch: what it has keeps no space from newer messages.
+/// A function that is blocked in the midst of a batch: what it has keeps no space from newer
+/// messages.
 #[test]
 fn a_function_that_is_blocked_gets_the_newest_messages_then() {
     let ground = Ground::new();

@@ -1,5 +1,5 @@
-//! The command `history` on folders of records. They are made of one real round, repeated with known
-//! differences, so no outcome depends on the machine.
+//! The command `history` on folders of records. They are made of one real round, repeated with
+//! known differences, so no outcome depends on the machine.
 
 mod common;
 

@@ -1,8 +1,8 @@
 //! Files do not import each other in circles.
 //!
-//! A file uses another if it names an item that the other defines: in a `use`, in a path, or in the tokens of a macro. A name that
-//! is re-exported counts for the file that defines it, so the list of a crate's public names in `lib.rs` is no circle. Code for
-//! tests is not read.
+//! A file uses another if it names an item that the other defines: in a `use`, in a path, or in the
+//! tokens of a macro. A name that is re-exported counts for the file that defines it, so the list
+//! of a crate's public names in `lib.rs` is no circle. Code for tests is not read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -101,7 +101,8 @@ fn kill_children(count: usize) {
     assert!(costly > 0, "{killed} killed, and nothing failed");
 }
 
-/// Kills a random child of a run, one that is certainly alive: it is stopped first. False where the run has ended.
+/// Kills a random child of a run, one that is certainly alive: it is stopped first. False where the
+/// run has ended.
 fn kill_a_child(run: &mut Running, random: &mut fastrand::Rng) -> bool {
     loop {
         if run.has_ended() {

@@ -14,8 +14,8 @@ const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?1049l";
 const SHOW_CURSOR: &str = "\x1b[?25h";
 
-/// Runs a command line in a terminal, and its settings at the end. A shell that an interrupt would end
-/// goes on, as an interactive shell does.
+/// Runs a command line in a terminal, and its settings at the end. A shell that an interrupt would
+/// end goes on, as an interactive shell does.
 fn line(options: &str) -> String {
     format!("trap : INT; stty cols 130 rows 20; '{PROGRAM}' {BENCH} {options}; echo \"exit $?\"; stty -a")
 }

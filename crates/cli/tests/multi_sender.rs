@@ -1,5 +1,5 @@
-//! Several who send through the network: writers of one connection, and connections by the hundred. Every way that has them
-//! is verified, and whatever of it is killed, nothing is left.
+//! Several who send through the network: writers of one connection, and connections by the hundred.
+//! Every way that has them is verified, and whatever of it is killed, nothing is left.
 
 mod common;
 
@@ -112,7 +112,8 @@ fn a_killed_process_with_a_thousand_connections_costs_one_instance() {
     ground.assert_clean();
 }
 
-/// Runs connections where a process may have so many descriptors. Returns its status and what it said.
+/// Runs connections where a process may have so many descriptors. Returns its status and what it
+/// said.
 fn with_descriptors(limit: &str, connections: u32, window: &str) -> (Option<i32>, String) {
     let ground = Ground::new();
     let bench = format!("{} bench network/framed-tuned --pattern=connections --size=64 --rounds=1", common::PROGRAM);

@@ -1,5 +1,5 @@
-//! Every way between processes that this build has, servers and libraries included: each is verified, and whatever of it is
-//! killed, nothing is left.
+//! Every way between processes that this build has, servers and libraries included: each is
+//! verified, and whatever of it is killed, nothing is left.
 //!
 //! The full count takes some minutes and is run by hand:
 //!
@@ -121,8 +121,8 @@ fn a_pipeline_whose_server_is_killed_fails_and_leaves_nothing() {
     done.exits(2);
 }
 
-/// The processor time that a process has spent, in ticks of about 10 ms: a server that has messages to pass on spends more than
-/// it takes to start.
+/// The processor time that a process has spent, in ticks of about 10 ms: a server that has messages
+/// to pass on spends more than it takes to start.
 fn cpu_ticks(process: i32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name, in brackets, is the second of them.
@@ -131,7 +131,8 @@ fn cpu_ticks(process: i32) -> Option<u64> {
     user_and_system.map(|ticks| ticks.parse::<u64>().ok()).sum()
 }
 
-/// Kills random processes of runs at random moments, so many in all: children, servers, what counts system calls.
+/// Kills random processes of runs at random moments, so many in all: children, servers, what counts
+/// system calls.
 fn kill_processes(count: usize) {
     const RUN: [&str; 10] = [
         "bench",

@@ -1,4 +1,5 @@
-//! The command `report` with two records: what changed, side by side, on published and on hostile records.
+//! The command `report` with two records: what changed, side by side, on published and on hostile
+//! records.
 
 mod common;
 

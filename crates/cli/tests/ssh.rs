@@ -92,7 +92,8 @@ impl Sshd {
     }
 }
 
-/// Starts the server at a free port. Another program may take the port before the server does: then at another.
+/// Starts the server at a free port. Another program may take the port before the server does: then
+/// at another.
 fn listening(ground: &Ground) -> (Running, u16) {
     for _ in 0..5 {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();

@@ -1,5 +1,5 @@
-//! A `nats-server` for one instance at any free port of the address at which its children listen, and a connection
-//! to it.
+//! A `nats-server` for one instance at any free port of the address at which its children listen,
+//! and a connection to it.
 //!
 //! `async-nats` reads and writes in a background task, which continues while the program does other
 //! work. So the connection has a runtime with one worker on its party's core, like a program under
@@ -22,9 +22,9 @@ use crate::server::{self, CONFIG, Server};
 pub const SERVER: Server =
     Server { program: "nats-server", package: "nats-server", arguments: &["-c", CONFIG], asked: "--version" };
 
-/// The configuration, except for the host. Uses any free port, which the server writes to a file. `max_payload`
-/// is the longest message that the server accepts without a warning. `max_pending` is large enough for the
-/// messages in flight to a subscriber.
+/// The configuration, except for the host. Uses any free port, which the server writes to a file.
+/// `max_payload` is the longest message that the server accepts without a warning. `max_pending` is
+/// large enough for the messages in flight to a subscriber.
 const CONFIGURATION: &str = "\
 port: -1
 ports_file_dir: \".\"

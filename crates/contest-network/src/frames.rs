@@ -128,7 +128,8 @@ impl Socket {
     }
 }
 
-/// Replaces BBR for a TCP connection within this machine. It paces packets, which is useful between hosts only.
+/// Replaces BBR for a TCP connection within this machine. It paces packets, which is useful between
+/// hosts only.
 fn avoid_pacing(socket: &OwnedFd) {
     let peer = getpeername(socket).ok().flatten().and_then(|peer| SocketAddr::try_from(peer).ok());
     let is_within = peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback());

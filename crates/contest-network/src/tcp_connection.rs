@@ -1,5 +1,5 @@
-//! TCP connections with `TCP_NODELAY`, for everything that talks over TCP. The consumer listens at the
-//! address of its host.
+//! TCP connections with `TCP_NODELAY`, for everything that talks over TCP. The consumer listens at
+//! the address of its host.
 
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
 

@@ -1,5 +1,5 @@
-//! Parts shared by all encrypted mechanisms: a certificate, which the consumer creates and publishes
-//! for the producer; and a rustls session over TCP.
+//! Parts shared by all encrypted mechanisms: a certificate, which the consumer creates and
+//! publishes for the producer; and a rustls session over TCP.
 
 use std::net::TcpStream;
 use std::sync::Arc;

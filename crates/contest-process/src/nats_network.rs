@@ -1,8 +1,9 @@
-//! NATS through a `nats-server` beside the producer: core publish-subscribe, whose ends may be on two hosts.
+//! NATS through a `nats-server` beside the producer: core publish-subscribe, whose ends may be on
+//! two hosts.
 //!
-//! As in `process/nats`, credit limits the messages in flight, since a slow subscriber loses messages when its client's
-//! buffer or the server's is full. A pipe cannot carry it to another host, so the consumer publishes a message for each
-//! batch of messages that it has received.
+//! As in `process/nats`, credit limits the messages in flight, since a slow subscriber loses
+//! messages when its client's buffer or the server's is full. A pipe cannot carry it to another
+//! host, so the consumer publishes a message for each batch of messages that it has received.
 
 use std::io::{self, ErrorKind};
 

@@ -1,6 +1,6 @@
 //! CRC-32 as in zlib, 16 bytes at a time: slicing-by-16, after Kounavis and Berry, 2005. The guests
-//! of the folder `wat` use the same algorithm, also with the first word's lookups last. A library with
-//! the processor's vector instructions would compare algorithms, not sandboxes.
+//! of the folder `wat` use the same algorithm, also with the first word's lookups last. A library
+//! with the processor's vector instructions would compare algorithms, not sandboxes.
 
 /// The tables. Table 0 contains the CRC of each byte; each further table is the previous one with a
 /// zero byte appended.

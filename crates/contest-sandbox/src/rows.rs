@@ -1,4 +1,5 @@
-//! What several rows have in common: their patterns, the messages of their pipelines, and their children.
+//! What several rows have in common: their patterns, the messages of their pipelines, and their
+//! children.
 
 use estafette_measure::case::{Case, Pattern, Role};
 

@@ -1,4 +1,5 @@
-//! `crossfire`, bounded: a lock-free ring of slots, one waker for the receiver and a registry for the senders.
+//! `crossfire`, bounded: a lock-free ring of slots, one waker for the receiver and a registry for
+//! the senders.
 
 use std::future::Future;
 

@@ -9,9 +9,10 @@
 //! | `net` | `estafette-net` | a node for TCP, UDP, UNIX sockets and WebSocket |
 //! | `flow` | `estafette-flow` | pipelines of WASM functions |
 //!
-//! `ipc` and `net` are on by default. `flow` compiles a WASM engine, which takes minutes. Three more features are those of the module `net`: `tls` (rustls), `deflate` (compressed WebSockets) and `tokio` (a node that is
-//! driven by a tokio runtime). A program that needs one library only may depend on its crate
-//! instead; the types are the same.
+//! `ipc` and `net` are on by default. `flow` compiles a WASM engine, which takes minutes. Three
+//! more features are those of the module `net`: `tls` (rustls), `deflate` (compressed WebSockets)
+//! and `tokio` (a node that is driven by a tokio runtime). A program that needs one library only
+//! may depend on its crate instead; the types are the same.
 //!
 //! # Between processes
 //!
@@ -36,12 +37,10 @@
 #![cfg_attr(not(feature = "net"), doc = "```ignore")]
 //! use estafette::net::{Event, Node};
 //!
-//! let mut node = Node::<()>::new()?;
-//! let handle = node.handle();
-//! let server = handle.listen("tcp+msg://127.0.0.1:0")?; // or ws://, unix+msg://, udp://, inproc://
-//! let address = handle.local_address(server).ok_or("the server has an address")?;
-//! let client = handle.connect(&address)?;
-//! handle.send(client, b"hello"); // waits for the connection
+//! let mut node = Node::<()>::new()?; let handle = node.handle(); let server =
+//! handle.listen("tcp+msg://127.0.0.1:0")?; // or ws://, unix+msg://, udp://, inproc:// let address
+//! = handle.local_address(server).ok_or("the server has an address")?; let client =
+//! handle.connect(&address)?; handle.send(client, b"hello"); // waits for the connection
 //!
 //! node.run(|event| match event {
 //!     Event::Message(from, message) if from == client => {

@@ -30,8 +30,8 @@ pub(crate) enum Counter {
     SentMessages,
     /// Their bytes.
     SentBytes,
-    /// Messages that were dropped when they were sent: by a topic's overflow policy, or because a server does not accept
-    /// them.
+    /// Messages that were dropped when they were sent: by a topic's overflow policy, or because a
+    /// server does not accept them.
     Dropped,
     /// Messages that were sent to a queue whose readers had all ended: one for each such queue.
     Unread,
@@ -101,8 +101,8 @@ impl Counters {
         self.word(counter).store(value, Ordering::Relaxed);
     }
 
-    /// Adds to a counter. Each counter has one writer, so no locked instruction is needed: the thread that runs the
-    /// instance, or the thread of the connections for `Dropped` of a sink.
+    /// Adds to a counter. Each counter has one writer, so no locked instruction is needed: the
+    /// thread that runs the instance, or the thread of the connections for `Dropped` of a sink.
     #[inline]
     pub(crate) fn add(&self, counter: Counter, count: u64) {
         let word = self.word(counter);

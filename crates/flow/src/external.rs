@@ -222,8 +222,8 @@ impl Receiver {
         self.member.claim(max_bytes, max_messages)
     }
 
-    /// Claims messages as [`claim`](Self::claim) does, but does not wait. It can be called while an earlier claim is
-    /// to be [acknowledged later](Claim::ack_later).
+    /// Claims messages as [`claim`](Self::claim) does, but does not wait. It can be called while an
+    /// earlier claim is to be [acknowledged later](Claim::ack_later).
     ///
     /// # Errors
     ///
@@ -233,8 +233,8 @@ impl Receiver {
         self.member.try_claim(max_bytes, max_messages)
     }
 
-    /// Acknowledges the oldest claim that was to be [acknowledged later](Claim::ack_later). Returns `false` if
-    /// there is none.
+    /// Acknowledges the oldest claim that was to be [acknowledged later](Claim::ack_later). Returns
+    /// `false` if there is none.
     #[inline]
     pub fn ack_oldest(&mut self) -> bool {
         self.member.ack_oldest()

@@ -28,14 +28,14 @@ pub struct Handling {
 }
 
 impl Handling {
-    /// Measures them: the fastest of some batches. A bound must not depend on whether the machine was
-    /// disturbed while it was measured.
+    /// Measures them: the fastest of some batches. A bound must not depend on whether the machine
+    /// was disturbed while it was measured.
     pub fn measure(payload: Payload) -> Handling {
         Handling::fastest_of(payload, BATCHES)
     }
 
-    /// Measures them again, more shortly, and keeps what was faster. A core may run at another speed at
-    /// the beginning of a run than later.
+    /// Measures them again, more shortly, and keeps what was faster. A core may run at another
+    /// speed at the beginning of a run than later.
     pub(crate) fn update(&mut self) {
         let again = Handling::fastest_of(self.payload, FEWER_BATCHES);
         let faster = |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| a.min(b));
@@ -80,7 +80,8 @@ impl Handling {
         Handling { payload, ns, fill_ns: Some(fill_ns.min(ns)), check_ns: Some(check_ns(payload, batches).min(ns)) }
     }
 
-    /// Nanoseconds of the slower of filling and checking: what a stream takes at least where each has a core of its own.
+    /// Nanoseconds of the slower of filling and checking: what a stream takes at least where each
+    /// has a core of its own.
     fn slower_ns(&self) -> f64 {
         self.fill_ns.map_or(self.ns / 2.0, |fill_ns| fill_ns.max(self.check_ns()))
     }
@@ -91,8 +92,8 @@ impl Handling {
     }
 }
 
-/// Measures what it takes to check a message that is already in the cache. It is timed by itself: the
-/// difference of two times of less than a nanosecond would have an error of half of it.
+/// Measures what it takes to check a message that is already in the cache. It is timed by itself:
+/// the difference of two times of less than a nanosecond would have an error of half of it.
 fn check_ns(payload: Payload, batches: usize) -> f64 {
     let mut source = Generator::new(1, 0, payload.len());
     let mut verifier = Verifier::new(1, 1, payload.len()).with_body_checks(!matches!(payload, Payload::Unread(_)));
@@ -121,11 +122,11 @@ fn check_ns(payload: Payload, batches: usize) -> f64 {
     }
 }
 
-/// The time of `check` for a message of `len` bytes, in the fastest of some batches of messages from
-/// `fill`.
+/// The time of `check` for a message of `len` bytes, in the fastest of some batches of messages
+/// from `fill`.
 fn fastest_check_ns<T>(batches: usize, len: usize, mut fill: impl FnMut() -> T, mut check: impl FnMut(&T)) -> f64 {
-    /// The bytes of a batch. They fit into the second cache of a core, and take much longer to check
-    /// than to read the clock.
+    /// The bytes of a batch. They fit into the second cache of a core, and take much longer to
+    /// check than to read the clock.
     const BATCH_BYTES: usize = 256 << 10;
     let count = (BATCH_BYTES / len.max(8)).max(1);
     let mut timed = || {
@@ -163,7 +164,8 @@ pub enum Cost {
     FillAndCheck,
     /// The slower of filling and checking, which overlap on two cores.
     FillOrCheck,
-    /// Checking each message: one receiver checks what several senders fill, on any number of cores.
+    /// Checking each message: one receiver checks what several senders fill, on any number of
+    /// cores.
     Check,
     /// Half of filling and checking: two cores each do both.
     FillAndCheckOnTwoCores,
@@ -177,8 +179,8 @@ pub enum Cost {
     TwoSystemCalls,
     /// A codec that copies the message's bytes and reads the copy.
     CopyAndRead,
-    /// The fastest round trip of a minimal packet on the link between the hosts, and the bytes of the message on each
-    /// way at the link's rate.
+    /// The fastest round trip of a minimal packet on the link between the hosts, and the bytes of
+    /// the message on each way at the link's rate.
     LinkRoundTrip,
     /// The bytes of the message at the rate of the link between the hosts.
     LinkRate,
@@ -207,11 +209,12 @@ impl fmt::Display for Cost {
 
 /// The least time a case can take on this machine: a roofline. The largest of the costs binds it.
 ///
-/// Source of the idea: S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual performance model for multicore
-/// architectures", Communications of the ACM 52 (2009).
+/// Source of the idea: S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual
+/// performance model for multicore architectures", Communications of the ACM 52 (2009).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
-    /// Every cost that applies, with its nanoseconds per message or round trip; the largest, which binds, first.
+    /// Every cost that applies, with its nanoseconds per message or round trip; the largest, which
+    /// binds, first.
     costs: Vec<(Cost, f64)>,
 }
 
@@ -243,7 +246,8 @@ impl Bound {
 pub(crate) struct Costs<'a> {
     cell: &'a Cell,
     limits: &'a Limits,
-    /// The median of the reference that took part in the same cell: the copying codec, or the native pair of a pipeline.
+    /// The median of the reference that took part in the same cell: the copying codec, or the
+    /// native pair of a pipeline.
     reference_ns: Option<f64>,
     /// What filling and checking the cell's payload cost in the same run.
     handling: Option<&'a Handling>,
@@ -253,13 +257,15 @@ pub(crate) struct Costs<'a> {
     fastest_ns: Option<f64>,
 }
 
-/// A mechanism that takes less than this part of the time that a message takes at the link's rate shows that not the link
-/// but TCP limited the rate. The rest of the time is for headers, of which UDP has fewer.
+/// A mechanism that takes less than this part of the time that a message takes at the link's rate
+/// shows that not the link but TCP limited the rate. The rest of the time is for headers, of which
+/// UDP has fewer.
 const FASTER_THAN_LINK: f64 = 0.9;
 
-/// The bound of a cell. `reference_ns` is the median of the reference that took part in the same cell: the copying codec, or the
-/// native pair of a pipeline. `handling` is what filling and checking cost in the same run. `link` is the link between the hosts of
-/// the run, if there are two. Its rate was measured with TCP: it is no bound if a mechanism, of which `fastest_ns` is the
+/// The bound of a cell. `reference_ns` is the median of the reference that took part in the same
+/// cell: the copying codec, or the native pair of a pipeline. `handling` is what filling and
+/// checking cost in the same run. `link` is the link between the hosts of the run, if there are
+/// two. Its rate was measured with TCP: it is no bound if a mechanism, of which `fastest_ns` is the
 /// median, is faster.
 pub fn bind(
     cell: &Cell,
@@ -300,7 +306,8 @@ impl Costs<'_> {
         Some((Cost::FillAndCheckOnTwoCores, self.handling?.ns / 2.0))
     }
 
-    /// What one receiver of several senders does for each message: it checks what they fill on any number of cores.
+    /// What one receiver of several senders does for each message: it checks what they fill on any
+    /// number of cores.
     pub(crate) fn of_one_receiver(&self) -> Option<(Cost, f64)> {
         if self.is_one_core() {
             self.fill_and_check()
@@ -333,8 +340,8 @@ impl Costs<'_> {
         Some((Cost::CopyAcrossCores, len as f64 * 1e9 / cross_core(self.limits, len)?))
     }
 
-    /// The time of a message's bytes on the link between two hosts. In a duplex the link carries two messages at the same time, one on
-    /// each way.
+    /// The time of a message's bytes on the link between two hosts. In a duplex the link carries
+    /// two messages at the same time, one on each way.
     pub(crate) fn link_rate(&self) -> Option<(Cost, f64)> {
         let at_the_same_time = if self.cell.pattern == Pattern::Duplex { 2.0 } else { 1.0 };
         let ns = self.link_transfer_ns()? / at_the_same_time;
@@ -364,9 +371,10 @@ impl Costs<'_> {
         Bound::of([handled, line, sleeps.then(|| self.wakes()).flatten(), self.link_round_trip()])
     }
 
-    /// The fastest wake there and back that was seen. The median is no bound: a core that has slept for a shorter time wakes
-    /// sooner. Across cores it is not faster than on one core, where a wake is a context switch: in records of older versions
-    /// the fastest round trip may be one in which nobody slept.
+    /// The fastest wake there and back that was seen. The median is no bound: a core that has slept
+    /// for a shorter time wakes sooner. Across cores it is not faster than on one core, where a
+    /// wake is a context switch: in records of older versions the fastest round trip may be one in
+    /// which nobody slept.
     fn wakes(&self) -> Option<(Cost, f64)> {
         let futex = &self.limits.futex;
         let same = Some(&futex.same_core);
@@ -383,11 +391,13 @@ impl Costs<'_> {
     }
 }
 
-/// The processor time that a mechanism's design needs for one message or round trip, in nanoseconds:
-/// its system calls, each like one that does nothing, and the copies that the kernel makes, each
-/// like a copy on one core. Its processes sleep, switch and do everything else in addition.
+/// The processor time that a mechanism's design needs for one message or round trip, in
+/// nanoseconds: its system calls, each like one that does nothing, and the copies that the kernel
+/// makes, each like a copy on one core. Its processes sleep, switch and do everything else in
+/// addition.
 ///
-/// `None` if the number of calls or of copies is unknown, or if several consumers receive a message.
+/// `None` if the number of calls or of copies is unknown, or if several consumers receive a
+/// message.
 pub fn kernel_ns(cell: &Cell, spec: &Spec, calls: Option<f64>, limits: &Limits) -> Option<f64> {
     let ways = if matches!(cell.pattern, Pattern::PingPong | Pattern::RequestReply) { 2.0 } else { 1.0 };
     let copies = f64::from(spec.kernel_copies?) * ways;
@@ -399,7 +409,8 @@ pub fn kernel_ns(cell: &Cell, spec: &Spec, calls: Option<f64>, limits: &Limits) 
     Some(calls? * limits.kernel.syscall_ns + copies * len as f64 * 1e9 / bandwidth)
 }
 
-/// The bandwidth across cores, in bytes per second, for the message size nearest to `len` that was measured.
+/// The bandwidth across cores, in bytes per second, for the message size nearest to `len` that was
+/// measured.
 fn cross_core(limits: &Limits, len: usize) -> Option<f64> {
     nearest(limits, len, |copy| copy.cross_core_bytes_per_s)
 }

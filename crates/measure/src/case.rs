@@ -28,9 +28,10 @@ pub enum Pattern {
     /// can. No message may be delayed until a later message exists. Messages that are queued at the
     /// connection may be sent together.
     Writers,
-    /// One thread sends on several connections to one process, as fast as it can. It sends [`TURN`](crate::pattern::TURN)
-    /// messages on one connection, which may be sent together, then as many on the next. Each
-    /// connection carries its own stream of messages. One consumer receives from all connections.
+    /// One thread sends on several connections to one process, as fast as it can. It sends
+    /// [`TURN`](crate::pattern::TURN) messages on one connection, which may be sent together, then
+    /// as many on the next. Each connection carries its own stream of messages. One consumer
+    /// receives from all connections.
     Connections,
     /// Several producers send to as many consumers through one channel, as fast as they can. Each
     /// message goes to one consumer.
@@ -38,8 +39,9 @@ pub enum Pattern {
     /// One producer sends to one consumer, which drops every receive that is not ready at once and
     /// starts a new one. Shows whether a message is lost when the receive for it is cancelled.
     Cancel,
-    /// One producer sends [`BURST`](crate::pattern::BURST) messages before the consumer receives the first. Shows how much
-    /// memory the channel takes when full, and how much it keeps when it is empty again.
+    /// One producer sends [`BURST`](crate::pattern::BURST) messages before the consumer receives
+    /// the first. Shows how much memory the channel takes when full, and how much it keeps when it
+    /// is empty again.
     Burst,
     /// Two ends send to each other as fast as they can, at the same time.
     Duplex,
@@ -266,7 +268,8 @@ pub enum Arrivals {
     /// At equal distances.
     #[default]
     Constant,
-    /// Independently of each other, as a Poisson process: distances are random, and exponentially distributed.
+    /// Independently of each other, as a Poisson process: distances are random, and exponentially
+    /// distributed.
     Poisson,
 }
 

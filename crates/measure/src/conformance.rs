@@ -5,7 +5,8 @@ use crate::pattern::Layout;
 use crate::spec::{Runtime, Spec, Wait};
 use crate::suite;
 
-/// The lengths of byte messages: the smallest that identifies itself, one that is no multiple of a machine word, one of several pages.
+/// The lengths of byte messages: the smallest that identifies itself, one that is no multiple of a
+/// machine word, one of several pages.
 const LENGTHS: [usize; 3] = [8, 1_001, 65_536];
 /// A longest message is tried if it is at most this long, in bytes.
 const MAX_LEN: usize = 1 << 20;
@@ -15,9 +16,9 @@ const MAX_FILLING_LEN: usize = 64;
 /// The placements on one host.
 const PLACES: [Place; 3] = [Place::OtherCore, Place::SameCore, Place::Free];
 
-/// One cell for each thing that a description says the mechanism can do: every pattern with every payload and length; and with the first
-/// payload also every wait mode, runtime, placement, the smallest capacity and an open loop. Some of them may be refused
-/// ([`crate::admission::can_run`]).
+/// One cell for each thing that a description says the mechanism can do: every pattern with every
+/// payload and length; and with the first payload also every wait mode, runtime, placement, the
+/// smallest capacity and an open loop. Some of them may be refused ([`crate::admission::can_run`]).
 pub fn cells(spec: &Spec) -> Vec<Cell> {
     let mut cells = Vec::new();
     for pattern in &spec.patterns {
@@ -54,8 +55,8 @@ pub fn cells(spec: &Spec) -> Vec<Cell> {
     distinct
 }
 
-/// The usual cell of a pattern, with the values that the mechanism can have. Ends that can wait without spinning do, so that they need
-/// no core each.
+/// The usual cell of a pattern, with the values that the mechanism can have. Ends that can wait
+/// without spinning do, so that they need no core each.
 fn usual(spec: &Spec, pattern: Pattern, payload: Payload) -> Cell {
     let usual = suite::usual_cell(spec.scope, pattern, payload);
     let wait = spec.waits.iter().copied().find(|wait| *wait != Wait::Spin).or(spec.waits.first().copied());

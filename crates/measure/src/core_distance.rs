@@ -1,18 +1,18 @@
 //! Core distance: compares what was measured while the cores were equally far apart.
 //!
 //! The host of a virtual machine moves its virtual cores between physical ones, for seconds or
-//! minutes. The round trip of a cache line between two of them then takes 50 ns at one time and 250 ns
-//! at another. What passes between cores follows it, but each mechanism by its own factor: a stream
-//! through a ring may take five times as long, one through a pipe not a tenth more. So the ratio of
-//! two mechanisms at one distance is another quantity than their ratio at another distance, and a
-//! median over both says little.
+//! minutes. The round trip of a cache line between two of them then takes 50 ns at one time and 250
+//! ns at another. What passes between cores follows it, but each mechanism by its own factor: a
+//! stream through a ring may take five times as long, one through a pipe not a tenth more. So the
+//! ratio of two mechanisms at one distance is another quantity than their ratio at another
+//! distance, and a median over both says little.
 //!
-//! The readings of a run (before each cell, and between the laps) are grouped. Two readings belong to
-//! different distances if no reading lies between them and one is more than 1.5 times the other.
+//! The readings of a run (before each cell, and between the laps) are grouped. Two readings belong
+//! to different distances if no reading lies between them and one is more than 1.5 times the other.
 //! The *usual* distance of a run is the one with the most rounds of cells. Only laps and rounds at
-//! the usual distance count. A cell with too few of them is compared at the distance at which it has
-//! the most rounds, and over all rounds if these are too few as well. Results take no part in this:
-//! whether a round counts depends on readings only.
+//! the usual distance count. A cell with too few of them is compared at the distance at which it
+//! has the most rounds, and over all rounds if these are too few as well. Results take no part in
+//! this: whether a round counts depends on readings only.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,8 +53,8 @@ pub struct LeftOut {
 }
 
 impl Comparable {
-    /// Leaves out of a record what was measured at another distance, and the slices of mechanisms that
-    /// run differently after a pause.
+    /// Leaves out of a record what was measured at another distance, and the slices of mechanisms
+    /// that run differently after a pause.
     pub fn of(record: &Record) -> Comparable {
         let mut comparable = Comparable::by_distance(record);
         long_turns::apply(&mut comparable.record);
@@ -94,8 +94,8 @@ impl Comparable {
     }
 }
 
-/// The distance at which a cell is compared. `None` if it has too few rounds at any. `rounds` has the
-/// distance of each round and its reading.
+/// The distance at which a cell is compared. `None` if it has too few rounds at any. `rounds` has
+/// the distance of each round and its reading.
 fn choose(rounds: &[(usize, f64)], usual: usize) -> Option<usize> {
     let count = |distance: usize| rounds.iter().filter(|(of, _)| *of == distance).count();
     let farthest = rounds.iter().map(|(of, _)| *of).max()?;

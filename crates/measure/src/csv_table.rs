@@ -10,7 +10,8 @@ use crate::message::Faults;
 use crate::plan::Entrant;
 use crate::record::{Figures, InstanceRecord, Latency, Outcome, Record};
 
-/// The columns. `metric_ns` is the value by which mechanisms are compared: see [`Figures::metric_ns`].
+/// The columns. `metric_ns` is the value by which mechanisms are compared: see
+/// [`Figures::metric_ns`].
 const COLUMNS: [&str; 40] = [
     "round",
     "mechanism",

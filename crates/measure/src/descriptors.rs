@@ -30,7 +30,8 @@ pub(crate) fn suffice(connections: usize) -> Result<(), String> {
     }
 }
 
-/// Raises the soft limit of this process to what so many connections may need, up to the hard limit.
+/// Raises the soft limit of this process to what so many connections may need, up to the hard
+/// limit.
 pub(crate) fn raise(connections: usize) {
     let mut limit = getrlimit(Resource::Nofile);
     let needed = needed(connections, EACH);

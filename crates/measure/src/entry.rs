@@ -18,9 +18,9 @@ use crate::spec::{Loss, Runtime, Spec};
 
 /// Something that can be measured.
 ///
-/// [`bytes()`], [`messages`], [`values`], [`async_values`] and [`pipelines`] turn mechanisms into entries, and
-/// [`codec`] does so for codecs. Anything else, such as a program in another language or a
-/// hand-written loop, implements this trait itself.
+/// [`bytes()`], [`messages`], [`values`], [`async_values`] and [`pipelines`] turn mechanisms into
+/// entries, and [`codec`] does so for codecs. Anything else, such as a program in another language
+/// or a hand-written loop, implements this trait itself.
 pub trait Entry: Send + Sync {
     /// The description.
     fn spec(&self) -> &Spec;
@@ -296,8 +296,9 @@ impl Registry {
         self
     }
 
-    /// The entries that were added after the last [`Registry::mark_built_in`]; all if there is none.
-    /// `cargo bench` without arguments measures them beside the built-in ones of their scopes.
+    /// The entries that were added after the last [`Registry::mark_built_in`]; all if there is
+    /// none. `cargo bench` without arguments measures them beside the built-in ones of their
+    /// scopes.
     pub fn own(&self) -> impl Iterator<Item = &Arc<dyn Entry>> {
         self.iter().skip(self.built_in)
     }
@@ -328,8 +329,8 @@ impl Registry {
         Ok(found)
     }
 
-    /// Suggests known names that are similar to an unknown one, as the question `; did you mean
-    /// …?`. Empty if none is similar.
+    /// Suggests known names that are similar to an unknown one, as the question
+    /// `; did you mean …?`. Empty if none is similar.
     pub fn nearest(&self, pattern: &str) -> String {
         let wanted = pattern.rsplit('/').next().unwrap_or(pattern).trim_matches('*');
         let mut near: Vec<&String> =

@@ -52,8 +52,8 @@ pub enum Runtime {
     TokioMulti,
     /// Tokio's current-thread runtime.
     TokioCurrent,
-    /// Tokio's multi-threaded runtime without its cooperative budget, which makes a task yield after
-    /// 128 operations.
+    /// Tokio's multi-threaded runtime without its cooperative budget, which makes a task yield
+    /// after 128 operations.
     TokioMultiUnconstrained,
     /// Tokio's current-thread runtime without that budget.
     TokioCurrentUnconstrained,

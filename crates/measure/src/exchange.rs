@@ -1,8 +1,9 @@
 //! The step of a round trip at which the parties of a process are.
 //!
-//! If a lossless mechanism drops a message of a ping-pong, both sides wait forever, each within a call of the mechanism. To
-//! distinguish that from a mechanism that hangs, each side stores its step in a static of its process. The coordinator reads it from
-//! outside (`/proc/PID/mem`, as a debugger does), and only after the time at which the instance should have ended. The loops pay
+//! If a lossless mechanism drops a message of a ping-pong, both sides wait forever, each within a
+//! call of the mechanism. To distinguish that from a mechanism that hangs, each side stores its
+//! step in a static of its process. The coordinator reads it from outside (`/proc/PID/mem`, as a
+//! debugger does), and only after the time at which the instance should have ended. The loops pay
 //! two stores per round trip, and need neither a system call nor a second thread.
 
 use std::fs::File;

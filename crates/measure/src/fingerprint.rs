@@ -79,8 +79,9 @@ impl Fingerprint {
         }
     }
 
-    /// Whether a congestion control sends packets at a rate that it estimates, also within a machine. There the
-    /// estimate limits the rate, and needs a timer of the kernel for many packets.
+    /// Whether a congestion control sends packets at a rate that it estimates, also within a
+    /// machine. There the estimate limits the rate, and needs a timer of the kernel for many
+    /// packets.
     pub fn is_paced(congestion_control: &str) -> bool {
         congestion_control.starts_with("bbr")
     }

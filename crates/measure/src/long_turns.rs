@@ -1,15 +1,16 @@
 //! Long turns: finds the mechanisms that run differently after a pause.
 //!
 //! A mechanism with several ways of running may start each slice in the same one. A receiver that
-//! sleeps whenever its channel is empty may have to be woken for each message after a pause, and only
-//! once in some milliseconds without pauses. Then its slices say nothing about a program that never
-//! stops.
+//! sleeps whenever its channel is empty may have to be woken for each message after a pause, and
+//! only once in some milliseconds without pauses. Then its slices say nothing about a program that
+//! never stops.
 //!
-//! So the first turn of each instance is a long one: the warm-up, and half as much time as the slices
-//! take together, without a pause. In each round, each mechanism has the ratio of its slices to its
-//! long turn. The machine may be faster in one of the two, so this ratio is divided by the median of the
-//! cell. If the interval over the rounds lies completely beyond the margin of equivalence, pauses
-//! change the mechanism. It is then compared by its long turns, with the long turns of the others.
+//! So the first turn of each instance is a long one: the warm-up, and half as much time as the
+//! slices take together, without a pause. In each round, each mechanism has the ratio of its slices
+//! to its long turn. The machine may be faster in one of the two, so this ratio is divided by the
+//! median of the cell. If the interval over the rounds lies completely beyond the margin of
+//! equivalence, pauses change the mechanism. It is then compared by its long turns, with the long
+//! turns of the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,8 +18,8 @@ use crate::case::{Case, Cell};
 use crate::record::{Figures, Outcome, Record};
 use crate::stats::{CONFIDENCE, Margins, median, median_interval};
 
-/// Removes the slices of mechanisms that run differently after a pause, so that they are compared by
-/// their long turns.
+/// Removes the slices of mechanisms that run differently after a pause, so that they are compared
+/// by their long turns.
 pub(crate) fn apply(record: &mut Record) {
     let sensitive = sensitive(record);
     record.instances.retain_mut(|instance| {

@@ -1,7 +1,8 @@
 //! The traits that a way to pass a message implements to be measured.
 //!
-//! A mechanism is opened once in each child process of an instance. From then on the timed loops of [`crate::driver`] call its ends, a
-//! batch of messages at a time. There is no dynamic call per message.
+//! A mechanism is opened once in each child process of an instance. From then on the timed loops of
+//! [`crate::driver`] call its ends, a batch of messages at a time. There is no dynamic call per
+//! message.
 //!
 //! | the ends | implement | the mechanism implements | its entry |
 //! |---|---|---|---|
@@ -30,9 +31,11 @@ use crate::usage::Usage;
 /// - `source.fill(&mut buffer)` writes bytes into the end's own buffer, or into memory that the
 ///   mechanism lends.
 ///
-/// Mark `send`, and `recv` of the other end, `#[inline]` if a message takes less than about a microsecond.
+/// Mark `send`, and `recv` of the other end, `#[inline]` if a message takes less than about a
+/// microsecond.
 pub trait Tx: Send + 'static {
-    /// Sends the next message, and blocks until it is sent. Takes exactly one message out of `source`.
+    /// Sends the next message, and blocks until it is sent. Takes exactly one message out of
+    /// `source`.
     ///
     /// # Errors
     /// When the message cannot be sent because the peer has closed or died.
@@ -62,7 +65,8 @@ pub trait Rx: Send + 'static {
     fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()>;
 
     /// Receives `count` messages, or fewer if every producer has sent its end mark
-    /// ([`Verifier::ended`]). The timed loops call this method. An end that receives messages in a callback overrides it.
+    /// ([`Verifier::ended`]). The timed loops call this method. An end that receives messages in a
+    /// callback overrides it.
     ///
     /// # Errors
     /// Those of [`Rx::recv`].
@@ -113,8 +117,8 @@ pub trait AsyncTx: Send + 'static {
 
 /// A receiving end whose calls are futures of a runtime. As [`Rx`] otherwise.
 pub trait AsyncRx: Send + 'static {
-    /// Whether this end can be used in round trips. If not, their loops are not compiled for it, and
-    /// its description must not list a pattern with replies.
+    /// Whether this end can be used in round trips. If not, their loops are not compiled for it,
+    /// and its description must not list a pattern with replies.
     const ROUND_TRIPS: bool = true;
 
     /// Receives one message and passes all of its bytes to `verifier`.
@@ -189,7 +193,8 @@ impl<T, R> Ends<T, R> {
     /// All ends of a case inside one process, for a channel with one sender and one receiver.
     ///
     /// # Errors
-    /// Those of `open`, and when the pattern needs other ends than one of each for a request and for its reply.
+    /// Those of `open`, and when the pattern needs other ends than one of each for a request and
+    /// for its reply.
     pub fn pair(case: &Case, open: impl Fn() -> Result<(T, R)>) -> Result<Self> {
         let pattern = case.pattern;
         let is_pair = !pattern.has_several_parties() && !pattern.is_one_thread() && !pattern.is_pipeline();
@@ -275,9 +280,9 @@ pub trait Mechanism: Send + Sync + 'static {
     /// Plays the broker, if [`Mechanism::roles`] has one.
     ///
     /// Opens its side and waits at the barrier ([`Rendezvous::ready`]). Then it forwards messages
-    /// until the last one has passed, or until every party has reported ([`Rendezvous::wait_until_all_reported`]).
-    /// Returns the processor time and context switches since the barrier of the processes that it
-    /// started.
+    /// until the last one has passed, or until every party has reported
+    /// ([`Rendezvous::wait_until_all_reported`]). Returns the processor time and context switches
+    /// since the barrier of the processes that it started.
     ///
     /// # Errors
     /// Whatever stops the broker.
@@ -336,8 +341,8 @@ pub trait AsyncMechanism: Mechanism {
     fn executor(&self, case: &Case) -> Result<Box<dyn Executor>>;
 }
 
-/// A mechanism with blocking ends that carries payloads of type `P`: a type that implements [`Value`](crate::Value),
-/// or [`Raw`] for slices of bytes.
+/// A mechanism with blocking ends that carries payloads of type `P`: a type that implements
+/// [`Value`](crate::Value), or [`Raw`] for slices of bytes.
 ///
 /// A mechanism that carries [`Message`](crate::message::Message) chooses its own type for a message
 /// before serialization. Topic and data are the same for every mechanism.

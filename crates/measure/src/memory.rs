@@ -22,7 +22,8 @@ fn parse(rollup: &str) -> Option<u64> {
 }
 
 /// Measures how much the memory of this process grows from the time before a mechanism is opened to
-/// the end of the window. It is read at these two times only, because a reading walks the page tables.
+/// the end of the window. It is read at these two times only, because a reading walks the page
+/// tables.
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryProbe {
     /// The memory before the mechanism was opened, in bytes.

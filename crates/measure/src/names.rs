@@ -1,7 +1,7 @@
 //! Enums whose variants have names: on the command line, in tables, and in the texts of errors.
 
-/// Gives an enum a list of its variants, and their names as `Display` and `FromStr`. `$what` says what a
-/// variant is.
+/// Gives an enum a list of its variants, and their names as `Display` and `FromStr`. `$what` says
+/// what a variant is.
 macro_rules! names {
     ($type:ident, $what:literal, $($variant:ident = $name:literal),+ $(,)?) => {
         impl $type {

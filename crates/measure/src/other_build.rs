@@ -1,7 +1,7 @@
 //! Mechanisms of another build of this program, measured beside this build's.
 //!
-//! The roles of such an entry run in the other program. Both builds take turns in the same slices, so
-//! a difference of a few percent is found that two records of different days would not show.
+//! The roles of such an entry run in the other program. Both builds take turns in the same slices,
+//! so a difference of a few percent is found that two records of different days would not show.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ pub struct OtherBuild {
 
 impl OtherBuild {
     /// The mechanism `entry` of this build, as the other build `program` has it. The description is
-    /// this build's. An instance fails if the other build does not have the mechanism, or if it speaks
-    /// another version of the protocol between coordinator and children.
+    /// this build's. An instance fails if the other build does not have the mechanism, or if it
+    /// speaks another version of the protocol between coordinator and children.
     pub fn new(entry: Arc<dyn Entry>, program: PathBuf) -> OtherBuild {
         let name = format!("{}{SUFFIX}", entry.spec().name);
         OtherBuild { spec: Spec { name, ..entry.spec().clone() }, entry, program }

@@ -39,8 +39,8 @@ fn by_round(record: &Record, entrant: usize) -> BTreeMap<usize, Vec<ValidInstanc
     rounds
 }
 
-/// The ln ratio of the instances of two entrants in one round. Neither list is empty. `None` if they
-/// cannot be compared: see [`ValidInstance::ratio_to`].
+/// The ln ratio of the instances of two entrants in one round. Neither list is empty. `None` if
+/// they cannot be compared: see [`ValidInstance::ratio_to`].
 fn of_round(record: &Record, round: usize, a: &[ValidInstance<'_>], b: &[ValidInstance<'_>]) -> Option<f64> {
     let pairs = || a.iter().flat_map(|a| b.iter().map(move |b| (*a, *b)));
     let of_one_heat: Vec<f64> = pairs().filter(|(a, b)| a.shares_heat(b)).filter_map(|(a, b)| a.ratio_to(b)).collect();

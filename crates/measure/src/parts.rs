@@ -13,7 +13,8 @@ pub(crate) struct Duplex<T, R> {
     pub(crate) rx: R,
 }
 
-/// A server's ends: one to receive from all clients, and one for the replies to each client or to all of them.
+/// A server's ends: one to receive from all clients, and one for the replies to each client or to
+/// all of them.
 #[derive(Debug)]
 pub(crate) struct ServerEnds<T, R> {
     pub(crate) rx: R,
@@ -77,8 +78,8 @@ fn missing() -> anyhow::Error {
     anyhow!("an end was planned for two loops")
 }
 
-/// Decides which loops there are, and which ends each of them uses, for parties with these roles, and with a sending and a receiving end
-/// or not.
+/// Decides which loops there are, and which ends each of them uses, for parties with these roles,
+/// and with a sending and a receiving end or not.
 fn plan(pattern: Pattern, parties: &[(Role, bool, bool)]) -> Result<Vec<LoopPlan>> {
     let mut order: Vec<usize> = (0..parties.len()).collect();
     order.sort_by_key(|&at| parties[at].0);

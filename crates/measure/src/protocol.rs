@@ -2,8 +2,8 @@
 //!
 //! Each child has one UNIX `SOCK_SEQPACKET` socket to the coordinator, inherited as descriptor 0.
 //! Every packet is a JSON object with one key, the packet's name. Descriptors are sent with
-//! `publish` and `published` as `SCM_RIGHTS`. `docs/child-protocol.md` describes the protocol for programs in other
-//! languages.
+//! `publish` and `published` as `SCM_RIGHTS`. `docs/child-protocol.md` describes the protocol for
+//! programs in other languages.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -57,8 +57,8 @@ pub struct Assignment {
     /// The address of the child's host, at which it listens.
     #[serde(default = "loopback")]
     pub address: IpAddr,
-    /// How long producers continue to send after the window, in nanoseconds, so that consumers close
-    /// their windows while messages still flow. Longer if the ends are on two hosts.
+    /// How long producers continue to send after the window, in nanoseconds, so that consumers
+    /// close their windows while messages still flow. Longer if the ends are on two hosts.
     #[serde(default = "tail")]
     pub tail_ns: u64,
     /// What is known of the link, if the ends are on two hosts.
@@ -95,8 +95,8 @@ pub enum ToChild {
     Published(Publication),
     /// Every child is ready: begin at this time.
     Go {
-        /// The start of the warm-up in `CLOCK_MONOTONIC` nanoseconds. Between two hosts also 0, which the other host
-        /// replaces by a time of its own: at once.
+        /// The start of the warm-up in `CLOCK_MONOTONIC` nanoseconds. Between two hosts also 0,
+        /// which the other host replaces by a time of its own: at once.
         start_ns: u64,
     },
     /// Every party has reported. Only sent to a broker, which has nothing more to forward.
@@ -163,7 +163,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether a party stopped at a damaged message. Then other parties of the child may not have reported.
+    /// Whether a party stopped at a damaged message. Then other parties of the child may not have
+    /// reported.
     pub(crate) fn is_damaged(&self) -> bool {
         self.parties.iter().any(|party| party.faults.damaged > 0)
     }

@@ -195,10 +195,10 @@ pub struct Figures {
     /// The cost of a codec's message.
     #[serde(default)]
     pub codec: Option<CodecFigures>,
-    /// By how many bytes the memory of all children together had grown at the end of the window since
-    /// the mechanism was opened: anonymous and shared memory, without mapped files and without
-    /// what the kernel keeps in pipes and sockets. It includes some hundred KiB of the instrument. `None` if it
-    /// is unknown, as with a server that a mechanism starts.
+    /// By how many bytes the memory of all children together had grown at the end of the window
+    /// since the mechanism was opened: anonymous and shared memory, without mapped files and
+    /// without what the kernel keeps in pipes and sockets. It includes some hundred KiB of the
+    /// instrument. `None` if it is unknown, as with a server that a mechanism starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<u64>,
     /// The memory that a burst took.
@@ -254,10 +254,12 @@ pub struct Latency {
     pub stddev_ns: f64,
     /// The median.
     pub p50_ns: u64,
-    /// The 99th percentile. `None` with fewer than [`Latency::MIN_FOR_P99`] times. In the percentiles of an open loop, lost
-    /// messages count as the slowest: `None` if so many were lost that this one was.
+    /// The 99th percentile. `None` with fewer than [`Latency::MIN_FOR_P99`] times. In the
+    /// percentiles of an open loop, lost messages count as the slowest: `None` if so many were lost
+    /// that this one was.
     pub p99_ns: Option<u64>,
-    /// The 99.9th percentile. `None` with fewer than [`Latency::MIN_FOR_P999`] times, or if that message was lost.
+    /// The 99.9th percentile. `None` with fewer than [`Latency::MIN_FOR_P999`] times, or if that
+    /// message was lost.
     pub p999_ns: Option<u64>,
     /// The longest time.
     pub max_ns: u64,
@@ -286,7 +288,8 @@ fn unpacked(bytes: Vec<u8>, max_len: u64) -> Result<Vec<u8>> {
     Ok(content)
 }
 
-/// A quantile of messages of which some were lost, and count as the slowest. `None` if that message was lost.
+/// A quantile of messages of which some were lost, and count as the slowest. `None` if that message
+/// was lost.
 pub(crate) fn with_lost(arrived: &Histogram<u64>, lost: u64, quantile: f64) -> Option<u64> {
     let of_arrived = quantile * (1.0 + lost as f64 / arrived.len().max(1) as f64);
     (of_arrived <= 1.0).then(|| arrived.value_at_quantile(of_arrived))
@@ -314,8 +317,8 @@ impl Latency {
 }
 
 impl Record {
-    /// The limits of the link between the two hosts. `None` if all ends were on one host, or if they could
-    /// not be measured.
+    /// The limits of the link between the two hosts. `None` if all ends were on one host, or if
+    /// they could not be measured.
     pub fn link(&self) -> Option<&Link> {
         self.peer.as_ref()?.link.as_ref()
     }
@@ -445,9 +448,9 @@ impl Figures {
         lost / f64::max(self.messages as f64 + lost, 1.0)
     }
 
-    /// The times at these quantiles, from 0 to 1. In an open loop, lost messages count as the slowest. `None` where
-    /// fewer than ten messages lie above a quantile or that message was lost, and if the histogram is damaged or there
-    /// is none.
+    /// The times at these quantiles, from 0 to 1. In an open loop, lost messages count as the
+    /// slowest. `None` where fewer than ten messages lie above a quantile or that message was lost,
+    /// and if the histogram is damaged or there is none.
     pub fn quantiles(&self, quantiles: &[f64]) -> Vec<Option<u64>> {
         const MIN_ABOVE: f64 = 10.0;
         let times = self.latency.as_ref().and_then(Latency::times);
@@ -469,8 +472,9 @@ impl Figures {
     /// The metric by which mechanisms are compared, in nanoseconds. Lower is better.
     ///
     /// It is the median of the slices, if there are enough, or the result of the long turn, if
-    /// there are none because pauses change the mechanism. Otherwise it is the median round trip, the
-    /// 99th percentile of an open loop, the time to encode and decode, or the mean time per message.
+    /// there are none because pauses change the mechanism. Otherwise it is the median round trip,
+    /// the 99th percentile of an open loop, the time to encode and decode, or the mean time per
+    /// message.
     pub fn metric_ns(&self) -> f64 {
         if self.slices.len() >= MIN_LAPS {
             let slices: Vec<f64> = self.slices.iter().map(|slice| slice.ns).collect();

@@ -117,8 +117,8 @@ impl Rendezvous {
         self.ready_with(None)
     }
 
-    /// As [`Rendezvous::ready`]. `exchange` is the address where the child notes the step of its current round
-    /// trip, if it notes any.
+    /// As [`Rendezvous::ready`]. `exchange` is the address where the child notes the step of its
+    /// current round trip, if it notes any.
     pub(crate) fn ready_with(&mut self, exchange: Option<u64>) -> Result<u64> {
         protocol::send(&self.socket, &ToCoordinator::Ready { exchange }, &[])?;
         match protocol::receive(&self.socket)? {

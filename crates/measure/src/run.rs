@@ -153,8 +153,8 @@ pub fn run(
     }
 }
 
-/// The cells that cannot yet show a difference as small as requested, and that may have more rounds.
-/// The one that shows least is the first.
+/// The cells that cannot yet show a difference as small as requested, and that may have more
+/// rounds. The one that shows least is the first.
 fn imprecise_cells(record: &Record, precision: &Precision) -> Vec<Cell> {
     let rankings = rank(record).into_iter();
     let compared = rankings
@@ -264,10 +264,10 @@ impl Rounds<'_> {
         }
     }
 
-    /// Measures more rounds of the cells that do not yet detect differences as small as requested. Each
-    /// has the third of them that shows least, so the time goes where it is needed most. Stops when
-    /// all cells can or have the maximum number of rounds, or when another round would take longer than
-    /// the budget allows.
+    /// Measures more rounds of the cells that do not yet detect differences as small as requested.
+    /// Each has the third of them that shows least, so the time goes where it is needed most. Stops
+    /// when all cells can or have the maximum number of rounds, or when another round would take
+    /// longer than the budget allows.
     fn refine(&mut self, precision: Precision, started: Instant, random: &mut fastrand::Rng) -> Result<End> {
         let plan = self.plan;
         while self.record.rounds_planned < MAX_ROUNDS {
@@ -295,8 +295,8 @@ impl Rounds<'_> {
     /// Whether an instance can be stopped and resumed without changing its result, so that it can
     /// be measured in slices.
     ///
-    /// It cannot if it keeps to set times (open loops, paced mechanisms), or if its own loops read a
-    /// clock that runs during a pause.
+    /// It cannot if it keeps to set times (open loops, paced mechanisms), or if its own loops read
+    /// a clock that runs during a pause.
     fn is_sliced(&self, entrant: &Entrant) -> Result<bool> {
         let case = &entrant.case;
         let entry = entry(self.registry, case)?;
@@ -419,8 +419,8 @@ fn is_disturbed(instance: &InstanceRecord) -> bool {
 /// An additional round for the cells that have too few complete rounds, because an instance
 /// and all its repeats were disturbed.
 ///
-/// Rounds at another distance of the cores are replaced too, unless the plan goes on until cells are
-/// precise.
+/// Rounds at another distance of the cores are replaced too, unless the plan goes on until cells
+/// are precise.
 fn make_up(plan: &Plan, record: &Record, random: &mut fastrand::Rng) -> Vec<usize> {
     let elsewhere = match plan.precision {
         None => rounds_at_other_distances(record),

@@ -75,8 +75,8 @@ impl Schedule {
         self.start_ns + since_start_ns as u64
     }
 
-    /// The number of messages of all producers that are due within a range of times. To be called before
-    /// [`Schedule::due_ns`].
+    /// The number of messages of all producers that are due within a range of times. To be called
+    /// before [`Schedule::due_ns`].
     pub(crate) fn due_within(mut self, times_ns: &Range<u64>) -> u64 {
         (0..self.producers).map(|producer| self.due_of(producer, times_ns)).sum()
     }

@@ -180,8 +180,8 @@ impl Spec {
 
     /// A description of the mechanism `scope/name` with the most common properties: blocking ends
     /// on threads, bytes that are copied, ping-pong and stream, one producer, strict order, no loss
-    /// and no size limit. The kernel copies a message twice in the scope `network`, and never within
-    /// a process; in the other scopes that is unknown.
+    /// and no size limit. The kernel copies a message twice in the scope `network`, and never
+    /// within a process; in the other scopes that is unknown.
     ///
     /// # Panics
     /// If `name` is not `scope/name` with a known scope and a name of lower-case letters, digits,

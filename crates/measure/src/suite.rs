@@ -135,7 +135,8 @@ pub(crate) fn usual_cell(scope: Scope, pattern: Pattern, payload: Payload) -> Ce
     Cell { scope, pattern, payload, producers, capacity, runtime, wait, place, load: Load::Saturated }
 }
 
-/// The cells that the overview shows of every scope: a round trip, one way, and several senders in one process.
+/// The cells that the overview shows of every scope: a round trip, one way, and several senders in
+/// one process.
 fn base() -> Vec<Cell> {
     use Pattern::{FanIn, PingPong, Stream};
     use Payload::{Bytes, U64};

@@ -97,8 +97,8 @@ const LONGEST_TURN_NS: u64 = 50_000_000;
 /// How long producers continue to send after the window. So messages still arrive when a consumer
 /// closes its window.
 pub const TAIL_NS: u64 = 3_000_000;
-/// After this time the other parties have closed their windows too. It is shorter than [`TAIL_NS`], so
-/// their ends are still open.
+/// After this time the other parties have closed their windows too. It is shorter than [`TAIL_NS`],
+/// so their ends are still open.
 const OTHERS_CLOSE_NS: u64 = 1_000_000;
 /// The intended minimum time between two readings of the clock. A reading costs less than a
 /// thousandth of it.
@@ -164,7 +164,8 @@ impl Meter {
         Meter { tail_ns, ..self }
     }
 
-    /// Also measures the memory of the whole child, after the window has closed and before the ends are.
+    /// Also measures the memory of the whole child, after the window has closed and before the ends
+    /// are.
     #[must_use]
     pub(crate) fn with_memory(self, memory: Option<MemoryProbe>) -> Meter {
         Meter { memory, ..self }
@@ -194,8 +195,8 @@ impl Meter {
         self.checked_ns
     }
 
-    /// As [`Meter::check_clock`], with a time that was just read from [`now_ns`]. Returns how long the
-    /// instance was paused since the last reading, if it was.
+    /// As [`Meter::check_clock`], with a time that was just read from [`now_ns`]. Returns how long
+    /// the instance was paused since the last reading, if it was.
     pub fn check_clock_at(&mut self, clock_ns: u64, messages: u64) -> Option<u64> {
         let paused_before_ns = self.pauses.turn().paused_ns;
         let has_paused = self.pauses.has_turned(clock_ns.saturating_sub(paused_before_ns + self.checked_ns));
@@ -274,8 +275,8 @@ impl Meter {
         self.opened.is_none()
     }
 
-    /// How much of the warm-up is left, in nanoseconds. 0 if the window has opened, the maximum if nobody knows because
-    /// it is a number of messages.
+    /// How much of the warm-up is left, in nanoseconds. 0 if the window has opened, the maximum if
+    /// nobody knows because it is a number of messages.
     pub(crate) fn warm_up_left_ns(&self, now_ns: u64) -> u64 {
         match self.times_ns() {
             _ if !self.warming_up() => 0,

@@ -71,8 +71,8 @@ fn measured(cable: Cable) -> Option<Link> {
     Some(serde_json::from_str(link).unwrap())
 }
 
-/// Measures again, up to three times, until the link is as it should be: another program may take the
-/// processor for a part of a measurement. Returns the last one.
+/// Measures again, up to three times, until the link is as it should be: another program may take
+/// the processor for a part of a measurement. Returns the last one.
 fn measured_again_until(cable: Cable, is_fine: impl Fn(&Link) -> bool) -> Option<Link> {
     let mut link = measured(cable)?;
     for _ in 1..3 {

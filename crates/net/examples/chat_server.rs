@@ -2,8 +2,9 @@
 //!
 //!     cargo run -p estafette-net --example chat_server
 //!
-//! It prints the address of the page. There are two guests, with the tokens `apple` and `pear`. Each
-//! path `/rooms/NAME` is a room. The end of the standard input (Ctrl-D) shuts the server down in order.
+//! It prints the address of the page. There are two guests, with the tokens `apple` and `pear`.
+//! Each path `/rooms/NAME` is a room. The end of the standard input (Ctrl-D) shuts the server down
+//! in order.
 //!
 //! A request is answered before there is a WebSocket: with 404 for another path, 403 for a page of
 //! another site, 401 without a known token. A browser's script cannot set headers, so the token may

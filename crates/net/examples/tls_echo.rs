@@ -4,12 +4,14 @@
 //!     cargo run -p estafette-net --features tls --example tls_echo -- serve tls+msg://127.0.0.1:4433 test.pem
 //!     cargo run -p estafette-net --features tls --example tls_echo -- ask tls+msg://localhost:4433 test.pem hello
 //!
-//! Without arguments, both ends are in this program. `serve` writes its certificate to the file, and
-//! `ask` trusts the certificate in that file. The URL may also be one of `wss://`. Any TLS client
-//! that trusts the file can connect: `openssl s_client -connect 127.0.0.1:4433 -CAfile test.pem`.
+//! Without arguments, both ends are in this program. `serve` writes its certificate to the file,
+//! and `ask` trusts the certificate in that file. The URL may also be one of `wss://`. Any TLS
+//! client that trusts the file can connect:
+//! `openssl s_client -connect 127.0.0.1:4433 -CAfile test.pem`.
 //!
 //! The private key stays in memory. For a server with a certificate of its own, read both from
-//! files: `CertificateDer::pem_file_iter` and `PrivateKeyDer::from_pem_file` of `rustls::pki_types`.
+//! files: `CertificateDer::pem_file_iter` and `PrivateKeyDer::from_pem_file` of
+//! `rustls::pki_types`.
 
 use std::error::Error;
 use std::fs;

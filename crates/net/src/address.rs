@@ -34,8 +34,8 @@ const SHOWN: usize = 80;
 ///
 /// Any other scheme is for a custom [`Transport`](crate::Transport).
 ///
-/// The file of a UNIX socket is removed when its listener closes or the node is dropped; for signals
-/// see [`Handle::stop`](crate::Handle::stop).
+/// The file of a UNIX socket is removed when its listener closes or the node is dropped; for
+/// signals see [`Handle::stop`](crate::Handle::stop).
 ///
 /// Listening at a multicast address, such as `udp://239.1.2.3:4000`, joins that group.
 ///

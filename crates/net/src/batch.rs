@@ -17,8 +17,8 @@ const UNCOPIED: usize = 16 << 10;
 ///
 /// A batch is sent when it has collected about 64 KiB or 64 datagrams, on [`Batch::flush`], and
 /// when it is dropped. [`Handle::batch`] creates one. Its messages get their place among those of
-/// other senders when the batch is sent. A message of 16 KiB or more is not collected: [`Batch::push`]
-/// sends it at once, behind those that were.
+/// other senders when the batch is sent. A message of 16 KiB or more is not collected:
+/// [`Batch::push`] sends it at once, behind those that were.
 ///
 /// If the queue of the connection is full, the messages stay in the batch. What remains when the
 /// batch is dropped is lost. So call [`Batch::flush`] and check its result.
@@ -65,11 +65,12 @@ impl<S> Batch<S> {
     /// Adds a message. [`Outcome::Queued`]: it was accepted. [`Outcome::Full`]: the batch is full
     /// and could not be sent.
     ///
-    /// A message of 16 KiB or more is sent at once from the caller's memory, because copying it would
-    /// take longer than a system call. The outcome is then that of [`Handle::send`].
+    /// A message of 16 KiB or more is sent at once from the caller's memory, because copying it
+    /// would take longer than a system call. The outcome is then that of [`Handle::send`].
     ///
-    /// Any other message is copied, which allocates while the batch grows. If the batch is full, this is
-    /// a [`Batch::flush`] first. The message is lost if the batch is dropped before it could be sent.
+    /// Any other message is copied, which allocates while the batch grows. If the batch is full,
+    /// this is a [`Batch::flush`] first. The message is lost if the batch is dropped before it
+    /// could be sent.
     #[inline]
     pub fn push(&mut self, message: &[u8]) -> Outcome {
         if message.len() >= UNCOPIED {

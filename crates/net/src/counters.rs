@@ -106,8 +106,8 @@ impl Total {
 /// The counters of a datagram socket. Several threads may send on it at the same time, and no lock
 /// is held then.
 ///
-/// The first thread that sends owns `own` and adds to it as to a [`Tally`]. Only further threads pay
-/// for atomic additions, to `others`.
+/// The first thread that sends owns `own` and adds to it as to a [`Tally`]. Only further threads
+/// pay for atomic additions, to `others`.
 #[derive(Debug, Default)]
 pub(crate) struct SocketTally {
     /// Written by the node's thread.

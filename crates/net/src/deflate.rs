@@ -1,4 +1,5 @@
-//! Compression of WebSocket messages: the extension permessage-deflate, RFC 7692. `flate2` compresses.
+//! Compression of WebSocket messages: the extension permessage-deflate, RFC 7692. `flate2`
+//! compresses.
 
 use std::io;
 
@@ -72,8 +73,8 @@ impl Deflate {
         parameters.to_string()
     }
 
-    /// Chooses among the extensions that a client offers. Returns what was agreed upon, and the value
-    /// of the response's `Sec-WebSocket-Extensions`.
+    /// Chooses among the extensions that a client offers. Returns what was agreed upon, and the
+    /// value of the response's `Sec-WebSocket-Extensions`.
     pub(crate) fn accept<'a>(&self, offers: impl Iterator<Item = &'a str>) -> Option<(Agreed, String)> {
         let offer = offers.filter_map(|offer| Parameters::parse(offer).ok()).next()?;
         let limit = |ours: u8, theirs: Option<u8>| theirs.map_or(ours, |theirs| theirs.min(ours));
@@ -227,8 +228,8 @@ pub(crate) struct Agreed {
 }
 
 impl Agreed {
-    /// The compressor of the sent messages. `None` if the window that the peer allows is smaller than
-    /// zlib's: then no message is compressed, which the peer accepts.
+    /// The compressor of the sent messages. `None` if the window that the peer allows is smaller
+    /// than zlib's: then no message is compressed, which the peer accepts.
     pub(crate) fn compressor(&self) -> Option<Compressor> {
         (self.send.window_bits >= MIN_COMPRESSING).then(|| Compressor {
             direction: self.send,
@@ -308,12 +309,13 @@ pub(crate) struct Decompressor {
 }
 
 impl Decompressor {
-    /// Appends the decompressed form of the next part of a message. `message` never gets longer than
-    /// `limit` and one byte.
+    /// Appends the decompressed form of the next part of a message. `message` never gets longer
+    /// than `limit` and one byte.
     ///
     /// # Errors
     ///
-    /// If the message exceeds the limit or is invalid. The decompressor must not be used any more then.
+    /// If the message exceeds the limit or is invalid. The decompressor must not be used any more
+    /// then.
     pub(crate) fn decompress(
         &mut self,
         part: &[u8],

@@ -24,8 +24,8 @@ use crate::slab::Key;
 /// A connection with [`Options::reconnect`](crate::Options::reconnect) starts over after each
 /// `Lost`, and has one `Closed` at the very end.
 ///
-/// A listener has one `Closed`. A datagram socket has only `Message` and `Drained` in any order, and
-/// one `Closed`.
+/// A listener has one `Closed`. A datagram socket has only `Message` and `Drained` in any order,
+/// and one `Closed`.
 ///
 /// New variants may be added: ignore the ones you do not know.
 #[derive(Debug)]
@@ -41,8 +41,8 @@ pub enum Event<'a, S> {
         /// The listener that accepted it.
         listener: Endpoint,
     },
-    /// A peer connected to a listener, and the connection ended before it was open: its handshake was
-    /// refused, invalid or too slow. Reported as soon as that is known. No other event has this
+    /// A peer connected to a listener, and the connection ended before it was open: its handshake
+    /// was refused, invalid or too slow. Reported as soon as that is known. No other event has this
     /// endpoint.
     // Borrowed, because an event has to take little code to drop. Otherwise functions that receive
     // messages are not inlined whole, and each message passes through memory: a fifth of its time.
@@ -72,12 +72,12 @@ pub enum Event<'a, S> {
     },
     /// A connection, listener or socket ended. No event follows for this endpoint.
     ///
-    /// [`Handle::counters_of`](crate::Handle::counters_of) returns its last counters until the node is
-    /// asked for the next event.
+    /// [`Handle::counters_of`](crate::Handle::counters_of) returns its last counters until the node
+    /// is asked for the next event.
     ///
     /// If the peer violated the protocol or missed a deadline, this is reported at once. The peer
-    /// still gets a closing frame or an HTTP response with the cause. Until it ends the connection too,
-    /// at most for [`Limits::flush`](crate::Limits), the connection counts for
+    /// still gets a closing frame or an HTTP response with the cause. Until it ends the connection
+    /// too, at most for [`Limits::flush`](crate::Limits), the connection counts for
     /// [`Limits::connections`](crate::Limits).
     Closed {
         /// The endpoint that ended.
@@ -109,15 +109,16 @@ pub struct AcceptFailure {
     pub endpoint: Endpoint,
     /// The listener. [`Handle::local_address`](crate::Handle::local_address) returns its address.
     pub listener: Endpoint,
-    /// The peer's address in terms of the underlying transport, if it has one: to log it, or to refuse
-    /// it in future.
+    /// The peer's address in terms of the underlying transport, if it has one: to log it, or to
+    /// refuse it in future.
     pub peer: Option<Address>,
     /// Why the connection ended.
     pub reason: Reason,
 }
 
 impl AcceptFailure {
-    /// Stands for a failure in the node's outbox: see [`Node`](crate::Node). Its contents mean nothing.
+    /// Stands for a failure in the node's outbox: see [`Node`](crate::Node). Its contents mean
+    /// nothing.
     pub(crate) const PLACEHOLDER: &'static AcceptFailure = &AcceptFailure {
         endpoint: Endpoint { key: Key::NONE, remote: None },
         listener: Endpoint { key: Key::NONE, remote: None },
@@ -261,8 +262,9 @@ fn with_colon(text: &str) -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Late {
-    /// The connection was not open within [`Limits::handshake`](crate::Limits). If a proxy was late,
-    /// the reason is [`Reason::NotConnected`] instead, with a [`ProxyError`](crate::ProxyError).
+    /// The connection was not open within [`Limits::handshake`](crate::Limits). If a proxy was
+    /// late, the reason is [`Reason::NotConnected`] instead, with a
+    /// [`ProxyError`](crate::ProxyError).
     #[error("timed out before the connection was open")]
     Handshake,
     /// A message was not complete within [`Limits::message_timeout`](crate::Limits).

@@ -24,8 +24,9 @@ pub(crate) struct Frames {
     max_message: usize,
 }
 
-/// How many bytes and messages are collected: the bytes are the lower 40 bits. A message adds to both
-/// by one addition, since two cost some 2 ns of the 20 ns that a small message takes in a batch.
+/// How many bytes and messages are collected: the bytes are the lower 40 bits. A message adds to
+/// both by one addition, since two cost some 2 ns of the 20 ns that a small message takes in a
+/// batch.
 #[derive(Clone, Copy)]
 struct Collected(u64);
 

@@ -115,7 +115,8 @@ pub fn websocket(input: &[u8]) {
     }
 }
 
-/// Checks compressed messages: pieces do not matter, limits hold for what is inflated, text is UTF-8.
+/// Checks compressed messages: pieces do not matter, limits hold for what is inflated, text is
+/// UTF-8.
 #[cfg(feature = "deflate")]
 pub fn compressed(input: &[u8]) {
     let (pieces, stream) = pieces(input);

@@ -33,8 +33,8 @@ use crate::upgrade_rules::UpgradeRules;
 /// Controls a node from any thread. Clones control the same node.
 ///
 /// No method waits for the network, except that [`Handle::listen`] resolves host names. A send, and
-/// what reads the state of a connection, waits for a thread that sends on the same connection, for one
-/// system call.
+/// what reads the state of a connection, waits for a thread that sends on the same connection, for
+/// one system call.
 ///
 /// An [`Endpoint`] belongs to its node. With an endpoint of another node a send returns
 /// [`Outcome::ForeignEndpoint`], an address is `None`, and every other method does nothing.
@@ -118,7 +118,8 @@ impl<S> Handle<S> {
         Ok(endpoint)
     }
 
-    /// Starts to connect, and returns at once. `Connected` reports success, `Closed` reports failure.
+    /// Starts to connect, and returns at once. `Connected` reports success, `Closed` reports
+    /// failure.
     ///
     /// What is sent before `Connected` is queued, up to the limits. A datagram socket is usable at
     /// once and has no such event.
@@ -174,7 +175,8 @@ impl<S> Handle<S> {
     /// connection, this waits for its system call or shares it.
     ///
     /// Messages of one thread to one endpoint keep their order. An accepted message is lost only if
-    /// the connection ends before the peer has received it. See [`Outcome`] for what else may happen.
+    /// the connection ends before the peer has received it. See [`Outcome`] for what else may
+    /// happen.
     ///
     /// Each call looks the endpoint up. A [`Sender`] does that once.
     pub fn send(&self, to: Endpoint, message: &[u8]) -> Outcome {
@@ -193,14 +195,14 @@ impl<S> Handle<S> {
     }
 
     /// Creates a batch, which collects messages and sends them by one system call. For many small
-    /// messages this is several times faster. The batch allocates up to 64 KiB when it is filled; keep it for further
-    /// messages.
+    /// messages this is several times faster. The batch allocates up to 64 KiB when it is filled;
+    /// keep it for further messages.
     pub fn batch(&self, to: Endpoint) -> Batch<S> {
         Batch::new(self.sender(to))
     }
 
-    /// Closes a connection, a listener or a socket. Returns at once; from now on a send to it returns
-    /// [`Outcome::Closed`].
+    /// Closes a connection, a listener or a socket. Returns at once; from now on a send to it
+    /// returns [`Outcome::Closed`].
     ///
     /// What is queued at a connection is written first, for at most [`Limits::flush`]; a connection
     /// that is still opening opens first. Then `Closed` is reported. No message is delivered
@@ -255,9 +257,10 @@ impl<S> Handle<S> {
     /// Stops reading from a connection or a datagram socket, or stops accepting at a listener.
     /// Returns at once.
     ///
-    /// Back-pressure then makes a connection's peer wait. The kernel drops datagrams once its buffer
-    /// is full. New connections wait in a listener's backlog. The pause takes effect after the
-    /// current read: up to [`Limits::read_budget`] bytes may still be delivered after this returns.
+    /// Back-pressure then makes a connection's peer wait. The kernel drops datagrams once its
+    /// buffer is full. New connections wait in a listener's backlog. The pause takes effect after
+    /// the current read: up to [`Limits::read_budget`] bytes may still be delivered after this
+    /// returns.
     ///
     /// While paused, no read deadline applies, and the peer's end or reset is reported only after
     /// [`Handle::resume`]. Sending and closing work as usual. A connection that is still opening is
@@ -286,8 +289,8 @@ impl<S> Handle<S> {
     }
 
     /// Returns the peer's address in terms of the underlying transport, or `None` once the
-    /// connection has ended or its peer is gone. Costs one system call; to log the address at the end
-    /// of a connection, keep it.
+    /// connection has ended or its peer is gone. Costs one system call; to log the address at the
+    /// end of a connection, keep it.
     pub fn peer_address(&self, endpoint: Endpoint) -> Option<Address> {
         match endpoint.remote {
             Some(remote) => format!("udp://{remote}").parse().ok(),
@@ -337,12 +340,12 @@ impl<S> Handle<S> {
         set.ok_or(Error::NoTlsListener)
     }
 
-    /// Returns all endpoints that exist now, with their kinds and addresses, in no particular order.
-    /// Single peers of a shared datagram socket are not listed.
+    /// Returns all endpoints that exist now, with their kinds and addresses, in no particular
+    /// order. Single peers of a shared datagram socket are not listed.
     ///
-    /// Endpoints may appear and end while this runs, which takes two system calls for each endpoint.
-    /// Other threads go on meanwhile. Waits while another thread sends, for one system call at each
-    /// connection at most. For values of your own by endpoint see
+    /// Endpoints may appear and end while this runs, which takes two system calls for each
+    /// endpoint. Other threads go on meanwhile. Waits while another thread sends, for one system
+    /// call at each connection at most. For values of your own by endpoint see
     /// [`EndpointMap`](crate::EndpointMap).
     ///
     /// ```
@@ -367,7 +370,8 @@ impl<S> Handle<S> {
         self.shared.all().into_iter().map(info).collect()
     }
 
-    /// Returns the counters of the node: the sum over all its endpoints, with those that have ended.
+    /// Returns the counters of the node: the sum over all its endpoints, with those that have
+    /// ended.
     ///
     /// The figures are those of this moment, except that the received messages of one read are
     /// counted when they have been delivered. Takes some 10 ns for each endpoint; meanwhile no
@@ -397,10 +401,10 @@ impl<S> Handle<S> {
     /// that is shared by several peers: those of the socket.
     ///
     /// While [`Event::Closed`](crate::Event::Closed) or
-    /// [`Event::AcceptFailed`](crate::Event::AcceptFailed) is being delivered, they are the last ones
-    /// of its endpoint: until the callback returns, or [`Node::next`](crate::Node::next) is called
-    /// again. A connection that ends by its peer's fault is reported at once, and may go on counting
-    /// for a moment.
+    /// [`Event::AcceptFailed`](crate::Event::AcceptFailed) is being delivered, they are the last
+    /// ones of its endpoint: until the callback returns, or [`Node::next`](crate::Node::next) is
+    /// called again. A connection that ends by its peer's fault is reported at once, and may go on
+    /// counting for a moment.
     ///
     /// As [`Handle::counters`], but takes some 10 ns, and for a listener some 10 ns for each
     /// endpoint of the node. A connection that reconnects goes on counting.
@@ -408,9 +412,10 @@ impl<S> Handle<S> {
         self.shared.counters_of(endpoint.key)
     }
 
-    /// Queues a signal for the node's thread. It is delivered once, as [`Event::Signal`](crate::Event::Signal),
-    /// unless the node is dropped first. Returns at once; there is no limit to how many may wait.
-    /// Costs an allocation now and then, and a system call if the node sleeps.
+    /// Queues a signal for the node's thread. It is delivered once, as
+    /// [`Event::Signal`](crate::Event::Signal), unless the node is dropped first. Returns at once;
+    /// there is no limit to how many may wait. Costs an allocation now and then, and a system call
+    /// if the node sleeps.
     ///
     /// The signal has its place behind the events that are already there. Signals do not delay
     /// [`Handle::close`] and similar calls. To send something in reaction to a signal before
@@ -426,8 +431,8 @@ impl<S> Handle<S> {
         self.shared.wake();
     }
 
-    /// As [`Handle::signal`], but after a delay: never early, and signals arrive in the order of their
-    /// times. The returned [`Timer`] can cancel it; dropping it has no effect.
+    /// As [`Handle::signal`], but after a delay: never early, and signals arrive in the order of
+    /// their times. The returned [`Timer`] can cancel it; dropping it has no effect.
     pub fn signal_after(&self, delay: Duration, signal: S) -> Timer {
         let timer = lock(&self.shared.signals).push_timed(delay, signal);
         self.shared.wake();
@@ -448,11 +453,11 @@ impl<S> Handle<S> {
     /// Listeners stop accepting. Every connection is closed as by [`Handle::close`], with `within`
     /// in place of [`Limits::flush`]: it writes its queue and waits until its peer has ended the
     /// connection too. A WebSocket peer receives the code 1001 ("going away"). When `within` has
-    /// passed, what is left is cut. Each endpoint is reported as `Closed`, or as `AcceptFailed` if its
-    /// handshake was not over. After the last one
-    /// [`Node::run`](crate::Node::run) returns, and [`Node::next`](crate::Node::next) and
-    /// `AsyncNode::next` return `None`, as after [`Handle::stop`]. A loop by
-    /// [`Node::poll`](crate::Node::poll) asks [`Handle::has_shut_down`].
+    /// passed, what is left is cut. Each endpoint is reported as `Closed`, or as `AcceptFailed` if
+    /// its handshake was not over. After the last one [`Node::run`](crate::Node::run) returns, and
+    /// [`Node::next`](crate::Node::next) and `AsyncNode::next` return `None`, as after
+    /// [`Handle::stop`]. A loop by [`Node::poll`](crate::Node::poll) asks
+    /// [`Handle::has_shut_down`].
     ///
     /// What may be lost:
     ///
@@ -504,10 +509,10 @@ impl<S> Handle<S> {
     /// Makes [`Node::run`](crate::Node::run) return after the current event. This neither closes
     /// connections nor writes what is queued; dropping the node afterwards discards the queues.
     ///
-    /// Dropping the node also removes the files of its UNIX sockets. A process that a signal ends drops
-    /// nothing. So a program that listens at a path should call this when SIGTERM or SIGINT arrives,
-    /// for example with `tokio::signal` or the crate `signal-hook`. A file that stays behind does no
-    /// harm: the next listener at its path replaces it.
+    /// Dropping the node also removes the files of its UNIX sockets. A process that a signal ends
+    /// drops nothing. So a program that listens at a path should call this when SIGTERM or SIGINT
+    /// arrives, for example with `tokio::signal` or the crate `signal-hook`. A file that stays
+    /// behind does no harm: the next listener at its path replaces it.
     pub fn stop(&self) {
         self.shared.stopped.store(true, Ordering::SeqCst);
         self.shared.wake();

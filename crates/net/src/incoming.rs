@@ -39,8 +39,9 @@ use crate::slab::Key;
 pub(crate) const SHARED: usize = 256 << 10;
 const _: () = assert!(LONG < SHARED, "a message that is not long fits into the shared buffer with its header");
 
-/// The bounds of what one read may return. It begins small, so that a connection whose messages take
-/// long has little left when its time is over, and doubles with each turn that was not interrupted.
+/// The bounds of what one read may return. It begins small, so that a connection whose messages
+/// take long has little left when its time is over, and doubles with each turn that was not
+/// interrupted.
 const MIN_READ: usize = 2 << 10;
 const FIRST_READ: usize = 32 << 10;
 
@@ -55,7 +56,8 @@ pub(crate) struct Incoming {
     pub(crate) connection: Arc<Connection>,
     pub(crate) decoder: Decoder,
     pub(crate) life: Life,
-    /// Whether it is queued to be read, and whether the user paused reading: [`Incoming::is_paused`].
+    /// Whether it is queued to be read, and whether the user paused reading:
+    /// [`Incoming::is_paused`].
     pub(crate) reading: ReadState,
     /// epoll has reported that the peer ended its direction or that the link failed. Reads continue
     /// until one reports it too.
@@ -255,9 +257,9 @@ impl Incoming {
         }
     }
 
-    /// Ends a turn early. What was read and not delivered is kept like an incomplete message. Returns
-    /// `None` if that would take more than half of the memory for those: then the turn has to go on,
-    /// because the peer has done nothing wrong.
+    /// Ends a turn early. What was read and not delivered is kept like an incomplete message.
+    /// Returns `None` if that would take more than half of the memory for those: then the turn has
+    /// to go on, because the peer has done nothing wrong.
     pub(crate) fn interrupt(
         &mut self,
         buffer: &[u8],
@@ -474,8 +476,8 @@ impl Incoming {
         nothing_left && has_deadline && replied && self.partial.is_released()
     }
 
-    /// Starts the orderly end of the connection, which takes until then at most. `reason`: if it was
-    /// not reported yet.
+    /// Starts the orderly end of the connection, which takes until then at most. `reason`: if it
+    /// was not reported yet.
     pub(crate) fn begin_ending(
         &mut self,
         reason: Option<Reason>,

@@ -7,8 +7,8 @@ use crate::counters::Counters;
 use crate::lock::lock;
 use crate::slab::Key;
 
-/// The counters of endpoints whose end is being reported. An endpoint may be removed before its last
-/// event is delivered, and the program reads its counters then.
+/// The counters of endpoints whose end is being reported. An endpoint may be removed before its
+/// last event is delivered, and the program reads its counters then.
 ///
 /// The node's thread keeps counters when it queues that event, and forgets them after the event was
 /// delivered.
@@ -20,7 +20,8 @@ impl LastCounters {
         lock(&self.0).insert(key, counters);
     }
 
-    /// Replaces the counters of an endpoint if they are kept: it went on after its end was reported.
+    /// Replaces the counters of an endpoint if they are kept: it went on after its end was
+    /// reported.
     pub(crate) fn update(&self, key: Key, counters: Counters) {
         lock(&self.0).entry(key).and_modify(|kept| *kept = counters);
     }

@@ -3,10 +3,10 @@
 //!
 //! # The node
 //!
-//! A [`Node`] owns connections, and serves them in the thread that runs it. A [`Handle`] controls it,
-//! from any thread and from inside the callback. An [`Address`] is a URL whose scheme chooses the transport: `tcp://` is a
-//! stream of bytes, `tcp+msg://` keeps the boundaries of messages, and so on. What happens is an
-//! [`Event`] of an [`Endpoint`].
+//! A [`Node`] owns connections, and serves them in the thread that runs it. A [`Handle`] controls
+//! it, from any thread and from inside the callback. An [`Address`] is a URL whose scheme chooses
+//! the transport: `tcp://` is a stream of bytes, `tcp+msg://` keeps the boundaries of messages, and
+//! so on. What happens is an [`Event`] of an [`Endpoint`].
 //!
 //! ```
 //! use estafette_net::{Event, Node};
@@ -26,8 +26,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`Node::run`] calls back with each event. [`Node::poll`] and [`Node::next`] are for loops of your
-//! own, and `AsyncNode` (feature `tokio`) for a task of a tokio runtime.
+//! [`Node::run`] calls back with each event. [`Node::poll`] and [`Node::next`] are for loops of
+//! your own, and `AsyncNode` (feature `tokio`) for a task of a tokio runtime.
 //!
 //! # A server
 //!
@@ -88,9 +88,9 @@
 //!
 //! # Back-pressure
 //!
-//! A send never waits for the peer or the network. What the kernel does not accept at once is queued, up to [`Limits::queue`];
-//! then a send returns [`Outcome::Full`]. [`Event::Drained`] follows when the queue is empty. So a
-//! program sends until `Full`, and continues at `Drained`.
+//! A send never waits for the peer or the network. What the kernel does not accept at once is
+//! queued, up to [`Limits::queue`]; then a send returns [`Outcome::Full`]. [`Event::Drained`]
+//! follows when the queue is empty. So a program sends until `Full`, and continues at `Drained`.
 //!
 //! ```
 //! # use estafette_net::{Event, Node, Outcome};
@@ -117,10 +117,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A server that answers each message must also slow its peers down: one that sends without reading would fill the queue.
-//! [`Handle::pause`] stops reading from a connection, and the peer's own sends then wait or become `Full`. Messages that
-//! were read before the pause are still delivered, so they are kept. (`examples/echo.rs` also answers a peer that has
-//! ended its direction; here its unanswered messages are dropped.)
+//! A server that answers each message must also slow its peers down: one that sends without reading
+//! would fill the queue. [`Handle::pause`] stops reading from a connection, and the peer's own
+//! sends then wait or become `Full`. Messages that were read before the pause are still delivered,
+//! so they are kept. (`examples/echo.rs` also answers a peer that has ended its direction; here its
+//! unanswered messages are dropped.)
 //!
 //! ```
 //! use std::collections::VecDeque;
@@ -190,8 +191,8 @@
 //!
 //! # WebSocket routes
 //!
-//! [`Options::on_upgrade`] decides about each request before there is a WebSocket: by path, headers,
-//! cookies, `Origin` and the peer's address. A refused request gets an HTTP status.
+//! [`Options::on_upgrade`] decides about each request before there is a WebSocket: by path,
+//! headers, cookies, `Origin` and the peer's address. A refused request gets an HTTP status.
 //! `examples/chat_server.rs` is a server with rooms, tokens and a page.
 //!
 //! ```no_run
@@ -207,7 +208,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A client sends headers of its own by [`Options::header`]. If the server refuses, `Closed` has the status:
+//! A client sends headers of its own by [`Options::header`]. If the server refuses, `Closed` has
+//! the status:
 //!
 //! ```
 //! use estafette_net::{Event, Node, Options, Reason, Violation};
@@ -235,8 +237,8 @@
 //!
 //! # TLS
 //!
-//! With the feature `tls`, `tls://`, `tls+msg://` and `wss://` encrypt by rustls. A client trusts the
-//! roots of the system, and needs no more than the address. A listener needs a certificate:
+//! With the feature `tls`, `tls://`, `tls+msg://` and `wss://` encrypt by rustls. A client trusts
+//! the roots of the system, and needs no more than the address. A listener needs a certificate:
 //! `Options::tls_server`. rustls is re-exported; `examples/tls_echo.rs` makes a test certificate.
 //!
 #![cfg_attr(feature = "tls", doc = "```no_run")]
@@ -254,8 +256,9 @@
 //!     .with_safe_default_protocol_versions()?
 //!     .with_no_client_auth()
 //!     .with_single_cert(certificates, PrivateKeyDer::from_pem_file("key.pem")?)?;
-//! node.handle().listen_with("wss://0.0.0.0:443", &Options::default().tls_server(Arc::new(config)))?;
-//! let client = node.handle().connect("wss://example.org/feed")?;
+//! node.handle().listen_with("wss://0.0.0.0:443",
+//! &Options::default().tls_server(Arc::new(config)))?; let client =
+//! node.handle().connect("wss://example.org/feed")?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

@@ -1,4 +1,5 @@
-//! What stands in the place of [`crate::deflate`] without the feature `deflate`: types without a value.
+//! What stands in the place of [`crate::deflate`] without the feature `deflate`: types without a
+//! value.
 
 use std::io;
 

@@ -92,7 +92,8 @@ pub struct Node<S = ()> {
     /// The time as of the last look at the clock.
     clock: Instant,
     polling: Polling,
-    /// How many requests to close were handled: see [`CloseRequests`](crate::close_requests::CloseRequests).
+    /// How many requests to close were handled: see
+    /// [`CloseRequests`](crate::close_requests::CloseRequests).
     closes_seen: u32,
     /// Set while the node shuts down: when the rest is cut.
     shutdown_at: Option<Instant>,
@@ -169,8 +170,8 @@ impl<S> Node<S> {
         transports.insert(scheme.to_ascii_lowercase(), transport);
     }
 
-    /// Returns a handle, which any thread can use to control this node. Costs no more than a clone of
-    /// an `Arc`.
+    /// Returns a handle, which any thread can use to control this node. Costs no more than a clone
+    /// of an `Arc`.
     pub fn handle(&self) -> Handle<S> {
         Handle { shared: self.shared.clone() }
     }
@@ -382,8 +383,8 @@ impl<S> Node<S> {
         }
     }
 
-    /// Schedules an entry for reading in this turn, at most once. The one that is being read goes on
-    /// anyway, and is read again in the next turn.
+    /// Schedules an entry for reading in this turn, at most once. The one that is being read goes
+    /// on anyway, and is read again in the next turn.
     fn will_read(&mut self, index: usize) {
         let is_current = self.reader.current.as_ref().is_some_and(|(current, _)| *current == index);
         let Some(Some(entry)) = self.entries.get_mut(index) else { return };

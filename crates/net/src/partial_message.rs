@@ -21,16 +21,16 @@ const AHEAD: usize = 8;
 
 /// The memory of a long message that was delivered, for the next one of any connection.
 ///
-/// Otherwise each long message would get new memory from the system, zero it, and copy it as it grows:
-/// for 1 MiB that took as long as receiving it. It is freed with the node and its handles.
+/// Otherwise each long message would get new memory from the system, zero it, and copy it as it
+/// grows: for 1 MiB that took as long as receiving it. It is freed with the node and its handles.
 #[derive(Debug, Default)]
 pub(crate) struct SpareMemory(Mutex<Vec<u8>>);
 
 impl SpareMemory {
     /// Takes memory with space for more than the `arrived` bytes of a message of `need` bytes.
     ///
-    /// A peer that announces a long message and sends little of it does not get it. At least half of
-    /// what it gets counts for the limit.
+    /// A peer that announces a long message and sends little of it does not get it. At least half
+    /// of what it gets counts for the limit.
     fn take(&self, need: usize, arrived: usize) -> Option<Vec<u8>> {
         let mut spare = lock(&self.0);
         let len = spare.len().min(need);
@@ -119,7 +119,8 @@ impl PartialMessage {
         self.left = 0;
     }
 
-    /// Begins the memory of a long message with what has arrived, which is not in the shared buffer any more.
+    /// Begins the memory of a long message with what has arrived, which is not in the shared buffer
+    /// any more.
     pub(crate) fn begin_long(&mut self, begun: &[u8], spare: &SpareMemory) {
         self.bytes = match spare.take(self.need, begun.len()) {
             Some(mut bytes) => {
@@ -178,7 +179,8 @@ impl PartialMessage {
         self.uncount(totals);
     }
 
-    /// Updates the node's total of incomplete messages. `decoder` are the bytes that the decoder has.
+    /// Updates the node's total of incomplete messages. `decoder` are the bytes that the decoder
+    /// has.
     ///
     /// # Errors
     ///

@@ -32,7 +32,8 @@ impl SpareChunks {
         lock(&self.0).pop().unwrap_or_else(|| Vec::with_capacity(CHUNK))
     }
 
-    /// Returns an empty chunk. It has its full capacity if there is a spare one, and none otherwise.
+    /// Returns an empty chunk. It has its full capacity if there is a spare one, and none
+    /// otherwise.
     fn take_if_any(&self) -> Vec<u8> {
         lock(&self.0).pop().unwrap_or_default()
     }

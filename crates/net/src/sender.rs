@@ -18,8 +18,8 @@ use crate::trace;
 ///
 /// [`Handle::send`] looks the endpoint up for each message. A sender does that once, which matters
 /// where several threads send many short messages on one connection: each of them has a clone. The
-/// order, the outcomes and what may be lost are those of [`Handle::send`]. After a reconnect it sends
-/// on the new connection.
+/// order, the outcomes and what may be lost are those of [`Handle::send`]. After a reconnect it
+/// sends on the new connection.
 ///
 /// Drop a sender whose endpoint has ended: until then, or until its next send, it keeps the file
 /// descriptor of the socket. The peer notices the end all the same.

@@ -61,8 +61,9 @@ impl TimeSlice {
         self.left == 0 && self.is_over_at(Instant::now())
     }
 
-    /// Counts messages, all that were left, and looks at the clock. Returns how many may be delivered before
-    /// the next look. None if the time is over: then [`TimeSlice::is_over`] says so too.
+    /// Counts messages, all that were left, and looks at the clock. Returns how many may be
+    /// delivered before the next look. None if the time is over: then [`TimeSlice::is_over`] says
+    /// so too.
     pub(crate) fn extend(&mut self, messages: u32) -> Option<u32> {
         self.extend_at(messages, Instant::now())
     }

@@ -58,8 +58,8 @@ impl fmt::Debug for Headers {
 pub struct HandshakeError {
     /// What is wrong, as text for people.
     pub what: String,
-    /// The status of the HTTP response: at a client the server's, at a server its own. `None` if the
-    /// server's response is not HTTP.
+    /// The status of the HTTP response: at a client the server's, at a server its own. `None` if
+    /// the server's response is not HTTP.
     pub status: Option<u16>,
     /// The headers of the peer's request or response. Empty if it is not HTTP.
     pub headers: Headers,
@@ -84,8 +84,8 @@ impl<'a> UpgradeRequest<'a> {
         UpgradeRequest { endpoint, peer, target, headers }
     }
 
-    /// The connection. If the request is accepted, [`Event::Accepted`](crate::Event::Accepted) has the
-    /// same endpoint; otherwise [`Event::AcceptFailed`](crate::Event::AcceptFailed) has.
+    /// The connection. If the request is accepted, [`Event::Accepted`](crate::Event::Accepted) has
+    /// the same endpoint; otherwise [`Event::AcceptFailed`](crate::Event::AcceptFailed) has.
     pub fn endpoint(&self) -> Endpoint {
         self.endpoint
     }
@@ -120,8 +120,8 @@ impl<'a> UpgradeRequest<'a> {
         self.headers.get(name)
     }
 
-    /// The origin of the web page that connects. Browsers always send it. Compare it with those that
-    /// may connect: a browser sends its cookies also if another site's page connects.
+    /// The origin of the web page that connects. Browsers always send it. Compare it with those
+    /// that may connect: a browser sends its cookies also if another site's page connects.
     pub fn origin(&self) -> Option<&str> {
         self.header("Origin")
     }
@@ -155,8 +155,8 @@ pub(crate) enum Decision {
 }
 
 impl UpgradeResponse {
-    /// Opens the WebSocket. Of the subprotocols, that of [`UpgradeResponse::subprotocol`] is chosen,
-    /// else the client's first one that is among [`Options::subprotocols`].
+    /// Opens the WebSocket. Of the subprotocols, that of [`UpgradeResponse::subprotocol`] is
+    /// chosen, else the client's first one that is among [`Options::subprotocols`].
     #[must_use]
     pub fn accept() -> UpgradeResponse {
         UpgradeResponse { decision: Decision::Accept { subprotocol: None }, headers: Headers::default() }

@@ -1,6 +1,6 @@
-//! The cases of the Autobahn test suite for WebSockets, written from its published descriptions. Each
-//! case runs against a server and a client: a raw socket sends its frames, and the node echoes every
-//! message. Those with compression (12 and 13) are in `autobahn/compression.rs`.
+//! The cases of the Autobahn test suite for WebSockets, written from its published descriptions.
+//! Each case runs against a server and a client: a raw socket sends its frames, and the node echoes
+//! every message. Those with compression (12 and 13) are in `autobahn/compression.rs`.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -1,6 +1,7 @@
 //! A page in headless Chromium as a WebSocket client. It offers compression as every browser does.
 //!
-//! Without Chromium the tests are skipped with a message; with `ESTAFETTE_PAGES=required` they fail.
+//! Without Chromium the tests are skipped with a message; with `ESTAFETTE_PAGES=required` they
+//! fail.
 
 mod common;
 
@@ -14,7 +15,8 @@ use common::PATIENCE;
 use common::process::Process;
 use estafette_net::{Event, Kind, Node, Options, Reason, UpgradeResponse};
 
-/// Exchanges messages with `SERVER`, and closes with a code of 4000 and what it saw, or 4001 and an error.
+/// Exchanges messages with `SERVER`, and closes with a code of 4000 and what it saw, or 4001 and an
+/// error.
 const PAGE: &str = r#"<script>
 const socket = new WebSocket('SERVER/chat?room=1', ['chat.v2', 'chat.v1']);
 socket.binaryType = 'arraybuffer';

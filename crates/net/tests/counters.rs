@@ -85,7 +85,8 @@ fn sums_keep_the_figures_of_connections_that_have_ended() {
     assert_eq!(client.handle.counters().sent_messages, 2);
 }
 
-/// Runs a node until this many endpoints have ended. Returns their counters as read in the callback.
+/// Runs a node until this many endpoints have ended. Returns their counters as read in the
+/// callback.
 fn last_counters(node: &mut Node<()>, ends: usize, mut on_event: impl FnMut(&Event<'_, ()>)) -> Vec<Counters> {
     let (handle, begun) = (node.handle(), Instant::now());
     let (mut ended, mut last) = (Vec::new(), Vec::new());

@@ -37,9 +37,9 @@ impl Scene {
         Scene { node, peers, folder }
     }
 
-    /// Runs the node, and calls `on_message` with each message, until `stop` holds for the numbers of
-    /// messages of each connection. Returns how many messages of one connection came in a row at most
-    /// while all had more.
+    /// Runs the node, and calls `on_message` with each message, until `stop` holds for the numbers
+    /// of messages of each connection. Returns how many messages of one connection came in a row at
+    /// most while all had more.
     fn longest_run(&mut self, mut on_message: impl FnMut(), stop: impl Fn(&[u64]) -> bool) -> usize {
         let waiting = self.peers.iter().map(|(_, count)| *count).min().unwrap();
         let (mut counts, mut last, mut run, mut longest) = (HashMap::<Endpoint, u64>::new(), None, 0, 0);

@@ -233,8 +233,8 @@ fn relay(mut client: TcpStream, to: (&str, u16)) -> Vec<u8> {
     sent
 }
 
-/// A SOCKS5 proxy that connects every client to `host` at the requested port. It passes on what each
-/// client has sent to its destination.
+/// A SOCKS5 proxy that connects every client to `host` at the requested port. It passes on what
+/// each client has sent to its destination.
 fn socks5_relay(host: &'static str, sent: Sender<Vec<u8>>) -> String {
     proxy(move |mut stream| {
         let greeting = read(&mut stream, 2);

@@ -1,5 +1,6 @@
-//! A channel between tasks whose receiver keeps the thread after each message. If the sender runs on the same thread and sends at set
-//! times, it is late before the mechanism has the message, so the instance does not count.
+//! A channel between tasks whose receiver keeps the thread after each message. If the sender runs
+//! on the same thread and sends at set times, it is late before the mechanism has the message, so
+//! the instance does not count.
 
 use std::io;
 use std::thread::sleep;
@@ -12,7 +13,8 @@ use estafette_measure::{
     AsyncMechanism, AsyncRx, AsyncTransport, Ends, Mechanism, PartyEnds, Rendezvous, Spec, Verifier,
 };
 
-/// How long the receiver keeps the thread: several times as long as the time between two messages at 1,000 a second.
+/// How long the receiver keeps the thread: several times as long as the time between two messages
+/// at 1,000 a second.
 const BUSY: Duration = Duration::from_millis(5);
 
 /// `task/busy`, around a real channel.

@@ -1,5 +1,5 @@
-//! A connection that moves the first message whole and a byte of each other one. Its receiver makes up the rest from what the format of
-//! messages says and the first tag shows.
+//! A connection that moves the first message whole and a byte of each other one. Its receiver makes
+//! up the rest from what the format of messages says and the first tag shows.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};

@@ -162,7 +162,8 @@ impl<P, M: AsyncTransport<P>> AsyncTransport<P> for Planted<M> {
 }
 
 impl<M> Planted<M> {
-    /// The ends with the defect. Only the first producer's end is faulty. In a ping-pong it sends the requests.
+    /// The ends with the defect. Only the first producer's end is faulty. In a ping-pong it sends
+    /// the requests.
     fn faulty<T, R>(&self, Ends(parties): Ends<T, R>) -> Ends<Faulty<T>, R> {
         let parties = parties.into_iter().map(|PartyEnds { role, tx, rx }| {
             let defect = (role == Role::Producer(0)).then_some(self.defect);

@@ -29,7 +29,8 @@ fn all_catch(defect: &str, code: i32, arguments: &[&str], right: impl Fn(&Caught
     check_all(&[run], code, right);
 }
 
-/// As `all_catch`, for a defect with which a mechanism mostly sleeps: the scopes run at the same time.
+/// As `all_catch`, for a defect with which a mechanism mostly sleeps: the scopes run at the same
+/// time.
 fn all_catch_asleep(defect: &str, code: i32, arguments: &[&str], right: impl Fn(&Caught) -> bool) {
     let runs = thread::scope(|threads| {
         let start = |scope| threads.spawn(move || run_planted(&format!("{scope}/{defect}"), arguments));

@@ -1,4 +1,5 @@
-//! Enrols two mechanisms of one's own and gets the whole command for them: `cargo run --release -- bench`.
+//! Enrols two mechanisms of one's own and gets the whole command for them:
+//! `cargo run --release -- bench`.
 
 mod socket_pair;
 mod std_channel;

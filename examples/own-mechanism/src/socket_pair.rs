@@ -1,4 +1,5 @@
-//! A pair of connected sockets between two processes. The receiver makes it and gives one of its descriptors away.
+//! A pair of connected sockets between two processes. The receiver makes it and gives one of its
+//! descriptors away.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,7 +24,8 @@ impl Transport<Raw> for SocketPair {
     type Tx = Sending;
     type Rx = Receiving;
 
-    /// Each process opens its own end. What the other one needs goes through the rendezvous, under a name.
+    /// Each process opens its own end. What the other one needs goes through the rendezvous, under
+    /// a name.
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Sending, Receiving>> {
         let socket = if role == Role::Consumer(0) {
             let (ours, theirs) = UnixStream::pair()?;

@@ -53,7 +53,8 @@ pub(crate) struct FlowCheck {
     #[arg(value_name = "PIPELINE.yml", value_hint = ValueHint::FilePath)]
     pub(crate) pipeline: PathBuf,
 
-    /// Check for this host, if the pipeline has `hosts`: the modules and files of others need not exist
+    /// Check for this host, if the pipeline has `hosts`: the modules and files of others need not
+    /// exist
     #[arg(long, value_name = "NAME")]
     pub(crate) host: Option<String>,
 

@@ -29,8 +29,8 @@ Exit codes:
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Peer {
-    /// Wait for coordinators at this address, encrypted and with a token, one after the other; port 0
-    /// for any free one
+    /// Wait for coordinators at this address, encrypted and with a token, one after the other; port
+    /// 0 for any free one
     #[arg(long, value_name = "ADDRESS:PORT", required_unless_present = "stdio", conflicts_with = "stdio")]
     pub(crate) listen: Option<SocketAddr>,
 
@@ -43,8 +43,8 @@ pub(crate) struct Peer {
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) address: Option<IpAddr>,
 
-    /// Read the token from a file instead of ESTAFETTE_TOKEN. Without either, a random one is made and
-    /// printed
+    /// Read the token from a file instead of ESTAFETTE_TOKEN. Without either, a random one is made
+    /// and printed
     #[arg(long, value_hint = ValueHint::FilePath, value_name = "FILE", conflicts_with = "stdio")]
     pub(crate) token_file: Option<PathBuf>,
 
@@ -57,22 +57,24 @@ pub(crate) struct Peer {
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ToHost {
     /// Measure between two hosts: the receiving ends run on this one. tcp://HOST:PORT, where
-    /// `estafette peer --listen` runs, or ssh://[USER@]HOST[:PORT]. Only the network's mechanisms. With
+    /// `estafette peer --listen` runs, or ssh://[USER@]HOST[:PORT]. Only the network's mechanisms.
+    /// With
     /// --load, times are from one host to the other, and the clocks of both are compared over UDP
     #[arg(long, value_name = "URL")]
     pub(crate) to: Option<Target>,
 
-    /// With --to: the address of this host for the measured connections, if it is not the one of the
-    /// session
+    /// With --to: the address of this host for the measured connections, if it is not the one of
+    /// the session
     #[arg(long, value_name = "ADDRESS", requires = "to")]
     pub(crate) address: Option<IpAddr>,
 
-    /// With --to ssh://: the address of the other host for the measured connections, if it is not the
-    /// one of ssh
+    /// With --to ssh://: the address of the other host for the measured connections, if it is not
+    /// the one of ssh
     #[arg(long, value_name = "ADDRESS", requires = "to")]
     pub(crate) peer_address: Option<IpAddr>,
 
-    /// With --to ssh://: the command that starts the program there, for its shell [default: estafette]
+    /// With --to ssh://: the command that starts the program there, for its shell [default:
+    /// estafette]
     #[arg(long, value_name = "COMMAND", requires = "to")]
     pub(crate) peer_command: Option<String>,
 

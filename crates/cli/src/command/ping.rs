@@ -39,7 +39,8 @@ struct Summary<'a> {
     /// System calls per round trip, of both ends; `None` if they were not counted.
     system_calls: Option<f64>,
     bound: Option<LeastTime>,
-    /// The part of the processor time that other processes used before, from 0 to 1. `None` if unknown.
+    /// The part of the processor time that other processes used before, from 0 to 1. `None` if
+    /// unknown.
     other_load: Option<f64>,
     figures: &'a Figures,
 }

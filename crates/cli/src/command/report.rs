@@ -1,5 +1,5 @@
-//! The command `report`: prints the tables of a record, or writes its report as files. Of two records,
-//! it shows what changed.
+//! The command `report`: prints the tables of a record, or writes its report as files. Of two
+//! records, it shows what changed.
 
 use std::fs;
 use std::path::Path;

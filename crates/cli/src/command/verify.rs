@@ -1,4 +1,5 @@
-//! `verify`: runs every kind of case that a mechanism says it can run, for a moment each, and says whether it keeps its promises.
+//! `verify`: runs every kind of case that a mechanism says it can run, for a moment each, and says
+//! whether it keeps its promises.
 
 use std::time::Duration;
 

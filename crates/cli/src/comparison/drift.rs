@@ -76,8 +76,8 @@ impl Drift {
         self.anchors < MIN_ANCHORS
     }
 
-    /// Whether the anchors disagree so much that no case can be equivalent, and few can be faster or
-    /// slower.
+    /// Whether the anchors disagree so much that no case can be equivalent, and few can be faster
+    /// or slower.
     pub(crate) fn is_unsteady(&self) -> bool {
         self.interval.half_width() > Margins::default().equivalent.ln_1p()
     }

@@ -1,8 +1,8 @@
 //! Whether a mechanism loses more of an open loop's messages than before.
 //!
-//! A mechanism that loses 1 % or more has no 99th percentile. The limit is sharp: 0.99 % and 1.01 % are on two sides of it.
-//! So a loss beyond it is worse than another only if it is at least twice as large, and a one-sided rank-sum test of the
-//! shares that the instances lost says so.
+//! A mechanism that loses 1 % or more has no 99th percentile. The limit is sharp: 0.99 % and 1.01 %
+//! are on two sides of it. So a loss beyond it is worse than another only if it is at least twice
+//! as large, and a one-sided rank-sum test of the shares that the instances lost says so.
 
 use estafette_measure::stats::{mean, shift_below_p};
 
@@ -11,8 +11,8 @@ pub(crate) const MAX_P: f64 = 0.025;
 /// How many times as much must be lost.
 pub(crate) const LEAST_RATIO: f64 = 2.0;
 
-/// The probability that such shares are lost if `new` loses no more than `base`. 1 if it does not lose twice as much on
-/// average.
+/// The probability that such shares are lost if `new` loses no more than `base`. 1 if it does not
+/// lose twice as much on average.
 pub(crate) fn p_value(base: &[f64], new: &[f64]) -> f64 {
     match (mean(base), mean(new)) {
         (Some(before), Some(after)) if after >= LEAST_RATIO * before => {

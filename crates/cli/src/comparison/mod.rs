@@ -1,5 +1,5 @@
-//! The comparison of two records of one machine, unpaired: their common cases, with the change and the
-//! verdict of each.
+//! The comparison of two records of one machine, unpaired: their common cases, with the change and
+//! the verdict of each.
 //!
 //! The records share no rounds, so their instances cannot be paired. For each case in both records,
 //! except controls, the shift is the Hodges–Lehmann estimate between the ln metrics of its valid
@@ -80,18 +80,20 @@ pub(crate) struct Compared {
     pub(crate) b_ns: Option<f64>,
     /// Whether the case is an anchor of the drift. Anchors have no verdict.
     pub(crate) anchor: bool,
-    /// The share of messages that it lost in A, if it lost so many of an open loop that it has no figure.
+    /// The share of messages that it lost in A, if it lost so many of an open loop that it has no
+    /// figure.
     pub(crate) a_lost: Option<f64>,
     /// The same for B.
     pub(crate) b_lost: Option<f64>,
-    /// How much better B is than A, as a ln ratio; positive is better. A known drift is subtracted, and the interval
-    /// includes the errors of the clocks. `None` with too few instances, if one of them lost too many messages, or if
-    /// `clock_error` is not known.
+    /// How much better B is than A, as a ln ratio; positive is better. A known drift is subtracted,
+    /// and the interval includes the errors of the clocks. `None` with too few instances, if one of
+    /// them lost too many messages, or if `clock_error` is not known.
     pub(crate) change: Option<Interval>,
-    /// By how much the ratio of both times may be wrong, as a ln ratio, if they are from one host's clock to another's.
-    /// `None` if a time is not longer than its error.
+    /// By how much the ratio of both times may be wrong, as a ln ratio, if they are from one host's
+    /// clock to another's. `None` if a time is not longer than its error.
     pub(crate) clock_error: Option<f64>,
-    /// The larger of the cell's noise floors in the two records, as a ln ratio; `None` if a record has none.
+    /// The larger of the cell's noise floors in the two records, as a ln ratio; `None` if a record
+    /// has none.
     pub(crate) floor: Option<f64>,
     pub(crate) verdict: Option<Verdict>,
     /// -ln of the metric of each valid instance in A; more is better.
@@ -100,8 +102,8 @@ pub(crate) struct Compared {
     /// The same for B.
     #[serde(skip)]
     pub(crate) values_b: Vec<f64>,
-    /// How probable the losses of both records are if B loses no more than A. `None` unless B lost too much, and A has valid
-    /// instances.
+    /// How probable the losses of both records are if B loses no more than A. `None` unless B lost
+    /// too much, and A has valid instances.
     #[serde(skip)]
     pub(crate) loss_p: Option<f64>,
 }
@@ -120,8 +122,8 @@ struct Measured<'a> {
 }
 
 impl Measured<'_> {
-    /// How probable the losses are if `other` loses no more than this. `None` unless `other` lost too much, and this has
-    /// valid instances.
+    /// How probable the losses are if `other` loses no more than this. `None` unless `other` lost
+    /// too much, and this has valid instances.
     fn loss_p(&self, other: &Measured<'_>) -> Option<f64> {
         (other.lost.is_some() && !self.losses.is_empty()).then(|| loss::p_value(&self.losses, &other.losses))
     }
@@ -357,7 +359,8 @@ fn is_anchor(a: &Measured<'_>, b: &Measured<'_>) -> bool {
 struct Uncertainty {
     /// The noise floor, as a ln ratio.
     floor: Option<f64>,
-    /// By how many nanoseconds its times may be wrong, if they are from one host's clock to another's.
+    /// By how many nanoseconds its times may be wrong, if they are from one host's clock to
+    /// another's.
     clock_error_ns: f64,
 }
 
@@ -369,8 +372,8 @@ fn uncertainties(record: &Record) -> BTreeMap<Cell, Uncertainty> {
     rank(record).into_iter().map(of_cell).collect()
 }
 
-/// By how much the ln ratio of two times may be wrong that have these errors: a time `t` with an error `e` may be
-/// `t - e`. `None` if a time is not longer than its error.
+/// By how much the ln ratio of two times may be wrong that have these errors: a time `t` with an
+/// error `e` may be `t - e`. `None` if a time is not longer than its error.
 fn clock_error(errors_ns: [f64; 2], times_ns: [Option<f64>; 2]) -> Option<f64> {
     let errors = errors_ns.into_iter().zip(times_ns).filter(|(error_ns, _)| *error_ns > 0.0);
     let parts = errors.filter_map(|(error_ns, time_ns)| Some(-(-error_ns / time_ns?).ln_1p()));

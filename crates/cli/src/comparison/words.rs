@@ -17,7 +17,8 @@ pub(crate) fn figure(ns: Option<f64>, cell: &Cell) -> String {
     }
 }
 
-/// Formats the metric of a case in A and in B. Where it lost too many messages for one, it is their share: `lost 3.00 %`.
+/// Formats the metric of a case in A and in B. Where it lost too many messages for one, it is their
+/// share: `lost 3.00 %`.
 pub(crate) fn figures(case: &Compared) -> [String; 2] {
     [(case.a_ns, case.a_lost), (case.b_ns, case.b_lost)].map(|(ns, lost)| match lost {
         Some(lost) => format!("lost {} %", units::three_digits(lost * 100.0)),
@@ -71,7 +72,8 @@ pub(crate) fn verdicts(comparison: &Comparison) -> String {
     )
 }
 
-/// Says how many cases have no verdict because their cell has no noise floor. `None` if all have one.
+/// Says how many cases have no verdict because their cell has no noise floor. `None` if all have
+/// one.
 pub(crate) fn without_floor(comparison: &Comparison) -> Option<String> {
     let without = comparison.cases.iter().filter(|case| case.verdict.is_some() && case.floor.is_none()).count();
     (without > 0)

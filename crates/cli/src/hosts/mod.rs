@@ -1,8 +1,8 @@
 //! Sessions with another host: how `bench --to` reaches it, and how `peer` is reached.
 //!
-//! [`target`] reads `tcp://` and `ssh://`, [`tcp`] and [`ssh`] open the connection, [`tls`] encrypts one
-//! over TCP and proves the [`token`] on both sides. What is said over it is in `estafette_measure::hosts`.
-//! `window` lengthens a run's windows for a long way.
+//! [`target`] reads `tcp://` and `ssh://`, [`tcp`] and [`ssh`] open the connection, [`tls`]
+//! encrypts one over TCP and proves the [`token`] on both sides. What is said over it is in
+//! `estafette_measure::hosts`. `window` lengthens a run's windows for a long way.
 
 mod greeting;
 pub(crate) mod ssh;
@@ -36,8 +36,8 @@ use crate::terminal::report_to_stderr;
 pub(crate) const NO_TLS: &str =
     "this build has no TLS, which tcp:// needs: build with `--features hosts`, or use ssh://";
 
-/// Opens the session that `bench --to` asks for, and fits the plan to the way to the other host. Does
-/// nothing without `--to`. `is_window_given` says whether the user chose the window.
+/// Opens the session that `bench --to` asks for, and fits the plan to the way to the other host.
+/// Does nothing without `--to`. `is_window_given` says whether the user chose the window.
 ///
 /// # Errors
 /// If the other host cannot be reached, refuses, has another version, or is too far for the plan.
@@ -85,7 +85,8 @@ pub(crate) fn check_place(places: &[Place]) -> Result<()> {
     Ok(())
 }
 
-/// Names both hosts of a run between two, and says what the loss of their link costs. `None` for a run on one.
+/// Names both hosts of a run between two, and says what the loss of their link costs. `None` for a
+/// run on one.
 pub(crate) fn sentence(record: &Record) -> Option<String> {
     let peer = record.peer.as_ref()?;
     let host = |fingerprint: &Fingerprint| {

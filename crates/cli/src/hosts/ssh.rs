@@ -1,5 +1,5 @@
-//! Sessions over ssh: starts a peer on the other host by the user's `ssh`, and uses its standard input
-//! and output.
+//! Sessions over ssh: starts a peer on the other host by the user's `ssh`, and uses its standard
+//! input and output.
 
 use std::io::ErrorKind;
 use std::net::IpAddr;

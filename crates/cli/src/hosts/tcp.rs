@@ -148,7 +148,8 @@ fn network(address: IpAddr) -> IpAddr {
 }
 
 impl Door {
-    /// `address` is the one at which the measured programs listen, if it is not the one of the session.
+    /// `address` is the one at which the measured programs listen, if it is not the one of the
+    /// session.
     ///
     /// # Errors
     /// If no certificate can be made.
@@ -169,8 +170,8 @@ impl Door {
         self.is_busy.store(false, Ordering::Release);
     }
 
-    /// Accepts connections until the process ends, in a thread of its own. Each coordinator that has greeted
-    /// is passed to `accepted`, one at a time.
+    /// Accepts connections until the process ends, in a thread of its own. Each coordinator that
+    /// has greeted is passed to `accepted`, one at a time.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -220,7 +221,8 @@ impl Door {
         Some(Opening { door: Arc::clone(self), network })
     }
 
-    /// Checks a coordinator and greets it. `None` if it is refused because there is a session already.
+    /// Checks a coordinator and greets it. `None` if it is refused because there is a session
+    /// already.
     fn admit(&self, stream: TcpStream, from: SocketAddr) -> Result<Option<Accepted>> {
         prepare(&stream)?;
         let at = self.address.map_or_else(|| stream.local_addr().map(|at| at.ip()), Ok)?;

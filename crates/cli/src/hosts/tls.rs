@@ -1,7 +1,8 @@
 //! TLS 1.3 over a TCP connection, and the proof of the token on both sides.
 //!
-//! The certificate of the peer is new in each run and nobody signs it, so it says nothing. The token does:
-//! see [`super::token`]. The coordinator proves first, and the peer sends nothing before.
+//! The certificate of the peer is new in each run and nobody signs it, so it says nothing. The
+//! token does: see [`super::token`]. The coordinator proves first, and the peer sends nothing
+//! before.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -72,8 +73,8 @@ impl ReadDeadline {
     }
 }
 
-/// The coordinator's side: encrypts the connection, proves the token, and checks the peer's proof. All of it
-/// ends before the deadline, and so does what the link receives until that is lifted.
+/// The coordinator's side: encrypts the connection, proves the token, and checks the peer's proof.
+/// All of it ends before the deadline, and so does what the link receives until that is lifted.
 ///
 /// # Errors
 /// If the other side is no peer, does not know the token, or takes too long.
@@ -104,9 +105,9 @@ pub(super) fn connect(stream: TcpStream, token: &Token, deadline: Instant) -> Re
     link(connection.into(), stream, deadline)
 }
 
-/// The peer's side: encrypts the connection, checks the coordinator's proof, and proves the token. All of it
-/// ends before the deadline, but for a delay after a wrong token. So does what the link receives until that is
-/// lifted.
+/// The peer's side: encrypts the connection, checks the coordinator's proof, and proves the token.
+/// All of it ends before the deadline, but for a delay after a wrong token. So does what the link
+/// receives until that is lifted.
 ///
 /// # Errors
 /// If the other side is no coordinator, does not know the token, or takes too long.
@@ -219,8 +220,8 @@ impl Write for Timed<'_> {
 
 /// Divides an encrypted connection into halves for two threads.
 ///
-/// The lock is never held while a half waits for the network. So neither waits for the other, and both sides
-/// can send much at the same time.
+/// The lock is never held while a half waits for the network. So neither waits for the other, and
+/// both sides can send much at the same time.
 fn link(connection: Connection, stream: TcpStream, deadline: Instant) -> Result<(SessionLink, ReadDeadline)> {
     let connection = Arc::new(Mutex::new(connection));
     let deadline = ReadDeadline(Arc::new(Mutex::new(Some(deadline))));

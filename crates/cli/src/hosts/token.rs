@@ -1,8 +1,8 @@
 //! The token that both sides of a session over TCP know, and the proof that they know it.
 //!
-//! The proof is an HMAC-SHA256 of the token over the keying material of the TLS session (RFC 5705, RFC
-//! 8446 section 7.5). A man in the middle has two TLS sessions with different keying material. A proof
-//! that is made for one is wrong for the other, so he cannot pass it on.
+//! The proof is an HMAC-SHA256 of the token over the keying material of the TLS session (RFC 5705,
+//! RFC 8446 section 7.5). A man in the middle has two TLS sessions with different keying material.
+//! A proof that is made for one is wrong for the other, so he cannot pass it on.
 
 use std::env;
 use std::fs::File;
@@ -15,8 +15,8 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 /// The environment variable with the token.
 pub(crate) const VARIABLE: &str = estafette_measure::hosts::TOKEN_VARIABLE;
-/// The minimum length of a token in bytes. Whoever pretends to be a peer gets a proof, with which he
-/// can try tokens by himself.
+/// The minimum length of a token in bytes. Whoever pretends to be a peer gets a proof, with which
+/// he can try tokens by himself.
 const MIN_LEN: usize = 16;
 /// The maximum length of a token in bytes.
 const MAX_LEN: usize = 1024;

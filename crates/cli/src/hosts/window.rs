@@ -1,5 +1,5 @@
-//! The windows of a run between two hosts: each has to have many round trips, or its figures depend on
-//! where in a round trip it begins and ends.
+//! The windows of a run between two hosts: each has to have many round trips, or its figures depend
+//! on where in a round trip it begins and ends.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use estafette_measure::window::Window;
 
 /// The least number of round trips within a window.
 const ROUND_TRIPS: u32 = 20;
-/// The least number of round trips within a warm-up. The slow start of TCP takes about as many to fill a
-/// link of 1 Gbit/s and 40 ms.
+/// The least number of round trips within a warm-up. The slow start of TCP takes about as many to
+/// fill a link of 1 Gbit/s and 40 ms.
 const WARMUP_ROUND_TRIPS: u32 = 10;
-/// The shortest window that a profile has between hosts. Some libraries wait for delayed acknowledgements, some 40 ms each, in
-/// every round trip.
+/// The shortest window that a profile has between hosts. Some libraries wait for delayed
+/// acknowledgements, some 40 ms each, in every round trip.
 const SHORTEST: Duration = Duration::from_millis(200);
 /// The longest round trip with which a run makes sense. Its windows take 20 s.
 const MAX_ROUND_TRIP: Duration = Duration::from_secs(1);
 
-/// Lengthens the windows of a plan for this round trip to the other host. Returns what to tell the user.
-/// `is_given` says whether the user chose the window.
+/// Lengthens the windows of a plan for this round trip to the other host. Returns what to tell the
+/// user. `is_given` says whether the user chose the window.
 ///
 /// # Errors
 /// If the window that the user chose is too short, or the run would take too long.

@@ -1,8 +1,8 @@
 //! `bench --live`: the run in a full screen, in which the tables converge to their answers.
 //!
-//! [`state`] keeps what is shown, [`view`] draws it, [`screen`] has the terminal. Nothing runs in the
-//! background. The view is drawn when the run calls its observer: between rounds, between stages, and
-//! before an instance is opened. No slice is measured at that time.
+//! [`state`] keeps what is shown, [`view`] draws it, [`screen`] has the terminal. Nothing runs in
+//! the background. The view is drawn when the run calls its observer: between rounds, between
+//! stages, and before an instance is opened. No slice is measured at that time.
 
 mod screen;
 mod state;
@@ -45,8 +45,8 @@ impl Live {
         self.draw();
     }
 
-    /// Shows which instance is next. `left` is the estimated remaining time. Does not draw again soon
-    /// after the last time.
+    /// Shows which instance is next. `left` is the estimated remaining time. Does not draw again
+    /// soon after the last time.
     pub(crate) fn instance(&mut self, [done, of]: [usize; 2], left: Option<Duration>, case: &Case) {
         self.state.step = Step::Measuring { done, of, left, case: case.clone() };
         if self.drawn_at.is_none_or(|drawn_at| drawn_at.elapsed() >= PERIOD) {
@@ -54,7 +54,8 @@ impl Live {
         }
     }
 
-    /// Shows the tables after a round. `why` says why the round was measured, if it was not planned.
+    /// Shows the tables after a round. `why` says why the round was measured, if it was not
+    /// planned.
     pub(crate) fn round(&mut self, record: &Record, why: Option<String>) {
         self.state.update(record, why);
         self.draw();

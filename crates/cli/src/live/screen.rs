@@ -1,7 +1,7 @@
 //! The terminal of the live view: the alternate screen on stderr, without echo and cursor.
 //!
-//! The terminal is restored when [`Screen`] is dropped, and before a panic prints its message. Ctrl-C
-//! stays a signal: the run ends as it always does, and drops the screen.
+//! The terminal is restored when [`Screen`] is dropped, and before a panic prints its message.
+//! Ctrl-C stays a signal: the run ends as it always does, and drops the screen.
 
 use std::env;
 use std::io::{self, IsTerminal, Stderr};

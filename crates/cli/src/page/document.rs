@@ -1,5 +1,5 @@
-//! What every report needs: the frame of a page, a chart in it or as a file, and the removal of characters that neither may
-//! have.
+//! What every report needs: the frame of a page, a chart in it or as a file, and the removal of
+//! characters that neither may have.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -13,8 +13,8 @@ const SCRIPT: &str = include_str!("page.js");
 /// What a browser must know first, in a form that is HTML and XML.
 const META: &str = r#"<meta charset="utf-8"/><meta name="viewport" content="width=device-width, initial-scale=1"/>"#;
 
-/// A whole page. `head` has the links to the sections of `main`, of which one is `machine`; `source`
-/// is what the page was written from.
+/// A whole page. `head` has the links to the sections of `main`, of which one is `machine`;
+/// `source` is what the page was written from.
 pub(super) fn document(title: &str, head: &Markup, main: &Markup, source: &str) -> String {
     let page = html! {
         (DOCTYPE)

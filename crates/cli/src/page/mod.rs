@@ -1,7 +1,9 @@
-//! The report of a record, or of two ([`changes`]): an HTML page that needs nothing else, Markdown, and charts as SVG.
+//! The report of a record, or of two ([`changes`]): an HTML page that needs nothing else, Markdown,
+//! and charts as SVG.
 //!
 //! Nothing in a record is trusted. All text goes through maud, which escapes it by its type, and
-//! through [`cleaned`](document::cleaned) at the end. Figures that cannot be drawn are left out of charts.
+//! through [`cleaned`](document::cleaned) at the end. Figures that cannot be drawn are left out of
+//! charts.
 
 mod answers;
 mod cells;

@@ -110,8 +110,8 @@ impl Outcome<'_> {
     }
 }
 
-/// Names the fastest of each other ownership class, and how many times as long as the fastest of all
-/// they take. Returns no text if the leaders have several classes.
+/// Names the fastest of each other ownership class, and how many times as long as the fastest of
+/// all they take. Returns no text if the leaders have several classes.
 fn other_data(ranking: &Ranking, outcome: &Outcome<'_>) -> String {
     let first = outcome.leaders[0].spec.ownership;
     if outcome.leaders.iter().any(|row| row.spec.ownership != first) {

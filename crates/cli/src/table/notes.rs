@@ -190,7 +190,8 @@ pub(crate) fn notes(ranking: &Ranking, value: &str) -> Vec<Note> {
     notes
 }
 
-/// Says whether a mechanism lost more than a search for its highest rate allows, and what the link loses.
+/// Says whether a mechanism lost more than a search for its highest rate allows, and what the link
+/// loses.
 fn loss_limit(lost: f64, link_loss: f64) -> String {
     let allowed = MAX_LOSS + link_loss;
     let more =

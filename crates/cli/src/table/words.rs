@@ -27,7 +27,8 @@ pub(crate) fn percent(part: f64) -> String {
     format!("{} %", units::three_digits(part * 100.0))
 }
 
-/// Formats the smallest difference that a table detects, a ln ratio: `4.02 %`, or `a factor of 5.05`.
+/// Formats the smallest difference that a table detects, a ln ratio: `4.02 %`, or `a factor of
+/// 5.05`.
 pub(crate) fn difference(ln: f64) -> String {
     let part = ln.exp_m1();
     if part < 1.0 { percent(part) } else { format!("a factor of {}", units::three_digits(ln.exp())) }

@@ -1,4 +1,5 @@
-//! A bounded channel between threads: a queue under a mutex, and two condition variables. Replace it with yours.
+//! A bounded channel between threads: a queue under a mutex, and two condition variables. Replace
+//! it with yours.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -69,8 +70,8 @@ impl<T> Drop for Sender<T> {
 pub struct Receiver<T>(Arc<Shared<T>>);
 
 impl<T> Receiver<T> {
-    /// Receives a message. Blocks while the channel is empty. Returns `None` if it is empty and all senders were
-    /// dropped.
+    /// Receives a message. Blocks while the channel is empty. Returns `None` if it is empty and all
+    /// senders were dropped.
     pub fn recv(&self) -> Option<T> {
         let is_empty = |state: &mut State<T>| state.senders > 0 && state.queue.is_empty();
         let waited = self.0.not_empty.wait_while(self.0.lock(), is_empty);

@@ -9,8 +9,8 @@ use crate::common::{Ground, PROGRAM};
 use crate::namespaces::Cable;
 use crate::{Peer, TOKEN, bench, bench_on, hosts, record, run};
 
-/// A peer whose clock is ahead of this one's by more than an hour. `None` where there are no time namespaces, which is said
-/// aloud.
+/// A peer whose clock is ahead of this one's by more than an hour. `None` where there are no time
+/// namespaces, which is said aloud.
 fn peer_with_another_clock() -> Option<Peer> {
     let unshare = ["unshare", "--time", "--monotonic", "5000"];
     let tried = Command::new(unshare[0]).args(&unshare[1..]).args(["readlink", "/proc/self/ns/time"]).output();
@@ -52,8 +52,8 @@ fn an_open_loop_is_timed_between_two_clocks() {
     ground.assert_clean();
 }
 
-/// Runs an open loop, and returns its record. On a busy machine the sender may be late: then no instance
-/// counts, and they are recorded as discarded.
+/// Runs an open loop, and returns its record. On a busy machine the sender may be late: then no
+/// instance counts, and they are recorded as discarded.
 fn open_loop(ground: &Ground, command: Command) -> Value {
     let done = run(command);
     assert!(matches!(done.status.code(), Some(0 | 2)), "{}", done.stderr);

@@ -12,10 +12,11 @@ use estafette_measure::stats::Verdict;
 use crate::namespaces::{Cable, Hosts};
 use crate::{Peer, TOKEN};
 
-/// Makes the record of docs/results: the suite `net` over 40 ms, where one packet in a thousand is lost.
+/// Makes the record of docs/results: the suite `net` over 40 ms, where one packet in a thousand is
+/// lost.
 ///
-/// `ESTAFETTE` names the program, from a release build, and `OUT` the folder of the record. `BENCH` replaces the
-/// argument `net`.
+/// `ESTAFETTE` names the program, from a release build, and `OUT` the folder of the record. `BENCH`
+/// replaces the argument `net`.
 #[test]
 #[ignore = "makes a record, in ten minutes"]
 fn record_of_a_long_and_lossy_way() {
@@ -32,10 +33,11 @@ fn record_of_a_long_and_lossy_way() {
     peer.end().exits(0);
 }
 
-/// Runs `bench` on loopback and between two namespaces that the kernel joins, and prints how well the two agree.
+/// Runs `bench` on loopback and between two namespaces that the kernel joins, and prints how well
+/// the two agree.
 ///
-/// `ESTAFETTE` names the program, from a release build, and `OUT` the folder of the records. `BENCH` replaces the
-/// arguments.
+/// `ESTAFETTE` names the program, from a release build, and `OUT` the folder of the records.
+/// `BENCH` replaces the arguments.
 #[test]
 #[ignore = "makes two records, in some ten minutes"]
 fn record_over_a_clean_way() {

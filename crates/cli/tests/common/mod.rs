@@ -1,4 +1,5 @@
-//! What the tests of the command share: ground of its own for each run, and the proof that nothing is left on it.
+//! What the tests of the command share: ground of its own for each run, and the proof that nothing
+//! is left on it.
 
 // Each test program uses its part of this.
 #![allow(dead_code)]
@@ -21,7 +22,8 @@ use tempfile::TempDir;
 
 /// The command under test.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_estafette");
-/// The variable by which every process that a run started, and all they started, differ from others.
+/// The variable by which every process that a run started, and all they started, differ from
+/// others.
 const MARKER: &str = "ESTAFETTE_TEST_RUN";
 /// For what is only a matter of time, on the slowest machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
@@ -30,7 +32,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 const RUNS: usize = 5;
 /// The longest window of `bench`.
 const MAX_WINDOW_MS: u32 = 60_000;
-/// What a run says whose windows saw no message, or of which no instance counts, because the machine was disturbed.
+/// What a run says whose windows saw no message, or of which no instance counts, because the
+/// machine was disturbed.
 const SHORT_WINDOW: [&str; 4] = [
     "choose a longer --window",
     "needs a longer --window",
@@ -48,7 +51,8 @@ pub(crate) fn is_disturbed(stderr: &str) -> bool {
     contains_any(stderr, &SHORT_WINDOW) || contains_any(stderr, &STOPPED)
 }
 
-/// Runs again, up to [`RUNS`] times, until the machine has not disturbed a run. Returns the last one.
+/// Runs again, up to [`RUNS`] times, until the machine has not disturbed a run. Returns the last
+/// one.
 pub(crate) fn undisturbed<T>(mut run: impl FnMut() -> T, is_undisturbed: impl Fn(&T) -> bool) -> T {
     for _ in 1..RUNS {
         let done = run();
@@ -63,7 +67,8 @@ fn contains_any(text: &str, words: &[&str]) -> bool {
     words.iter().any(|words| text.contains(words))
 }
 
-/// The ground of one test: a folder for temporary files, one for records, and a marker in the environment.
+/// The ground of one test: a folder for temporary files, one for records, and a marker in the
+/// environment.
 pub(crate) struct Ground {
     folder: TempDir,
     /// What had a name before: shared memory, message queues, semaphores.
@@ -116,8 +121,8 @@ impl Ground {
         Done::from(self.command(arguments).output().expect("the command starts"))
     }
 
-    /// Runs `bench` with records in the folder `out`, and all must be well. A run that the machine disturbed is repeated,
-    /// with a longer window if the error asks for one.
+    /// Runs `bench` with records in the folder `out`, and all must be well. A run that the machine
+    /// disturbed is repeated, with a longer window if the error asks for one.
     #[track_caller]
     pub(crate) fn bench(&self, window_ms: u32, arguments: &[&str]) -> Done {
         let mut window_ms = window_ms;
@@ -135,8 +140,8 @@ impl Ground {
         self.bench_once(window_ms, arguments).exits(0)
     }
 
-    /// Runs one round of many cases, and returns the instances and their mechanisms. The mechanisms that the machine disturbed
-    /// are measured again without the others, in a longer window.
+    /// Runs one round of many cases, and returns the instances and their mechanisms. The mechanisms
+    /// that the machine disturbed are measured again without the others, in a longer window.
     #[track_caller]
     pub(crate) fn bench_many(&self, window_ms: u32, arguments: &[&str]) -> Vec<(String, Value)> {
         let arguments = [arguments, &["--rounds=1", "--json"]].concat();
@@ -217,8 +222,8 @@ impl Ground {
         fs::read_dir("/proc").expect("/proc").flatten().filter(carries).map(named).collect()
     }
 
-    /// Checks that nothing is left: no process, no temporary file, no shared memory or queue, no socket with a name. What was
-    /// killed a moment ago may still be going.
+    /// Checks that nothing is left: no process, no temporary file, no shared memory or queue, no
+    /// socket with a name. What was killed a moment ago may still be going.
     pub(crate) fn assert_clean(&self) {
         let left = || {
             let mut left: Vec<String> =
@@ -237,7 +242,8 @@ impl Ground {
     }
 }
 
-/// What has a name, or a number, in the whole system: POSIX and System V shared memory, queues and semaphores.
+/// What has a name, or a number, in the whole system: POSIX and System V shared memory, queues and
+/// semaphores.
 fn named() -> BTreeSet<String> {
     let folders = ["/dev/shm", "/dev/mqueue"].into_iter();
     let posix = folders.flat_map(|folder| names(folder).into_iter().map(move |name| format!("{folder}/{name}")));
@@ -316,8 +322,9 @@ fn received_of(record: &Value, entrant: usize) -> Option<&Value> {
     })
 }
 
-/// One round of real instances, of [`Ground::one_round`], that is made a record of 9 rounds. A round trip takes 100 us, and `factor` times as long through the
-/// mechanism `slower`. So what the record says does not depend on the machine.
+/// One round of real instances, of [`Ground::one_round`], that is made a record of 9 rounds. A
+/// round trip takes 100 us, and `factor` times as long through the mechanism `slower`. So what the
+/// record says does not depend on the machine.
 pub(crate) fn repeated(round: &Value, slower: &str, factor: f64) -> Value {
     const ROUNDS: u64 = 9;
     let mut record = round.clone();
@@ -344,7 +351,8 @@ pub(crate) fn repeated(round: &Value, slower: &str, factor: f64) -> Value {
     record
 }
 
-/// A run under way. Killed at the latest when this is dropped, so that a test that fails leaves nothing behind.
+/// A run under way. Killed at the latest when this is dropped, so that a test that fails leaves
+/// nothing behind.
 pub(crate) struct Running {
     child: Child,
     /// Where it prints to: files, so that it never waits for a reader.

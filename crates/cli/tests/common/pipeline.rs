@@ -1,4 +1,5 @@
-//! A pipeline that runs, as a user has it before him: what goes in, what comes out, what it says of itself.
+//! A pipeline that runs, as a user has it before him: what goes in, what comes out, what it says of
+//! itself.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -18,7 +19,8 @@ pub(crate) fn guest(name: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A function in WebAssembly text that does `on_message` with each message: `$at` is its address, `$len` its length.
+/// A function in WebAssembly text that does `on_message` with each message: `$at` is its address,
+/// `$len` its length.
 pub(crate) fn each_message(globals: &str, on_message: &str) -> String {
     format!(
         r#"(module

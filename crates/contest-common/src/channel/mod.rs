@@ -16,7 +16,8 @@ mod runtime;
 
 pub use runtime::executor;
 
-/// A channel: its description, and how it is opened. [`ThreadChannel`] or [`TaskChannel`] says how messages are sent and received.
+/// A channel: its description, and how it is opened. [`ThreadChannel`] or [`TaskChannel`] says how
+/// messages are sent and received.
 pub trait Channel: Send + Sync + 'static {
     /// The sending end. A clone is another sender of the same channel.
     type Tx<P: Value>: Clone + Send + 'static;

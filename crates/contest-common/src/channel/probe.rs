@@ -10,7 +10,8 @@ use std::task::{Context, Poll, Waker};
 use super::{Channel, Outcome, TaskChannel, ThreadChannel};
 use crate::capacity::{self, MOST};
 
-/// Probes a channel between threads that was opened with the given capacity. Returns `None` if the capacity cannot be probed.
+/// Probes a channel between threads that was opened with the given capacity. Returns `None` if the
+/// capacity cannot be probed.
 pub fn of_threads<C: ThreadChannel>(capacity: usize, senders: usize) -> Option<u64> {
     let (txs, rx) = open::<C>(capacity, senders)?;
     let senders = txs.into_iter().map(|mut tx| move || C::send(&mut tx, 0).into_option().is_some());

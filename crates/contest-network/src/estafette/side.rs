@@ -79,8 +79,8 @@ impl State {
 }
 
 impl Side {
-    /// Creates a side. `recv_timeout` is how long to wait for a message that may have been lost; `None`
-    /// if the transport loses none.
+    /// Creates a side. `recv_timeout` is how long to wait for a message that may have been lost;
+    /// `None` if the transport loses none.
     pub(super) fn new(node: Node<()>, recv_timeout: Option<Duration>) -> Side {
         let (inbox, replies_to_last_sender) = (VecDeque::new(), recv_timeout.is_some());
         Side {

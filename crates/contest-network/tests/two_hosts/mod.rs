@@ -175,14 +175,14 @@ fn readable(hosts: &[Host], what: &str) -> Vec<usize> {
         .collect()
 }
 
-/// The socket address at the end of a text such as `tcp://127.0.0.2:4000`, `nats://user:password@127.0.0.2:4000` or
-/// `127.0.0.2:4000`.
+/// The socket address at the end of a text such as `tcp://127.0.0.2:4000`,
+/// `nats://user:password@127.0.0.2:4000` or `127.0.0.2:4000`.
 fn socket_address(text: &str) -> Option<SocketAddr> {
     text.trim_end_matches('/').rsplit(['/', '@']).next()?.parse().ok()
 }
 
-/// Plays every pattern that mechanisms support between hosts, with the consumer at the first address
-/// and the producer at the second. Returns the number of cases.
+/// Plays every pattern that mechanisms support between hosts, with the consumer at the first
+/// address and the producer at the second. Returns the number of cases.
 pub(crate) fn play_all(registry: &Registry, addresses: [IpAddr; 2], patterns: &[Pattern]) -> usize {
     let window = Window::Count { warmup: 5, messages: 40 };
     let mut played = 0;

@@ -40,8 +40,8 @@ pub enum SinkKind {
         /// `ws://` or `wss://`, a host, and optionally a port and a path.
         url: String,
     },
-    /// A topic on a NATS server, for the other hosts of the pipeline, see [`crate::config::Pipeline::part`].
-    /// Not available in YAML.
+    /// A topic on a NATS server, for the other hosts of the pipeline, see
+    /// [`crate::config::Pipeline::part`]. Not available in YAML.
     Nats(NatsTopic),
     /// An end that the program that runs the pipeline uses or passes on, see [`crate::external`].
     /// Not available in YAML.

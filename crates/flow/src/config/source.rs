@@ -53,8 +53,8 @@ pub enum SourceKind {
         /// `ws://` or `wss://`, a host, and optionally a port and a path.
         url: String,
     },
-    /// A topic on a NATS server, see [`crate::config::Pipeline::part`]. Its first output is the queue's
-    /// own topic, the second one that for dead letters. Not available in YAML.
+    /// A topic on a NATS server, see [`crate::config::Pipeline::part`]. Its first output is the
+    /// queue's own topic, the second one that for dead letters. Not available in YAML.
     Nats {
         /// The topic.
         topic: NatsTopic,

@@ -26,8 +26,8 @@ pub struct Topic {
     pub transport: Transport,
     /// The most bytes of messages that are sent as one NATS message; 0 by default: each is one.
     pub batch: usize,
-    /// Whether each NATS message has an ID: its producer and its number. The default is `true`. At least once, they
-    /// always have one.
+    /// Whether each NATS message has an ID: its producer and its number. The default is `true`. At
+    /// least once, they always have one.
     pub message_ids: bool,
 }
 
@@ -41,8 +41,8 @@ impl Topic {
     /// The bytes that a ring adds to each message, before it pads the sum to a multiple of 8.
     pub const HEADER: usize = 8;
 
-    /// The maximum default of `max_message` with [`Transport::Nats`]: with its headers, such a message
-    /// is as long as NATS servers accept by default.
+    /// The maximum default of `max_message` with [`Transport::Nats`]: with its headers, such a
+    /// message is as long as NATS servers accept by default.
     pub const MAX_NATS_MESSAGE: usize = Topic::MAX_MESSAGE - Topic::NATS_HEADERS;
     /// The space for the headers of a message on a NATS server, in bytes.
     pub const NATS_HEADERS: usize = 4 << 10;

@@ -21,8 +21,8 @@ pub(super) struct Inlet {
     counters: Arc<Counters>,
     stop: Arc<Stop>,
     max_message: usize,
-    /// Whether messages are copied out of the ring when they are claimed. Then only one batch is in work: if the
-    /// sink ends, one claim that is not acknowledged is counted as lost.
+    /// Whether messages are copied out of the ring when they are claimed. Then only one batch is in
+    /// work: if the sink ends, one claim that is not acknowledged is counted as lost.
     is_copied: bool,
 }
 
@@ -72,9 +72,10 @@ impl Inlet {
         self.for_each_ahead(1, state, on_message, flush, |_| Ok(()))
     }
 
-    /// Calls `on_message` with each message, until the topic has ended or the sink must stop. Calls `start`
-    /// after each batch. Messages that wait then are read while the work on the batch lasts, up to `most` batches in
-    /// work. Calls `finish` to wait for the work on the oldest of them, and then acknowledges that one.
+    /// Calls `on_message` with each message, until the topic has ended or the sink must stop. Calls
+    /// `start` after each batch. Messages that wait then are read while the work on the batch
+    /// lasts, up to `most` batches in work. Calls `finish` to wait for the work on the oldest of
+    /// them, and then acknowledges that one.
     ///
     /// # Errors
     ///

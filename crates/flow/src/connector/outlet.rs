@@ -181,8 +181,8 @@ impl Outlet {
         Ok(Next::Continue)
     }
 
-    /// Sends a message to its first topic, which one queue reads. Does not block: if the topic is full
-    /// and its policy is to block, the result is `Full`.
+    /// Sends a message to its first topic, which one queue reads. Does not block: if the topic is
+    /// full and its policy is to block, the result is `Full`.
     ///
     /// # Errors
     ///
@@ -211,8 +211,8 @@ impl Outlet {
         }
     }
 
-    /// Sends messages to its first topic, which one queue reads, as far as there is space. Does not block.
-    /// Returns how many it has sent. If it returns 0, [`try_send`](Self::try_send) says why.
+    /// Sends messages to its first topic, which one queue reads, as far as there is space. Does not
+    /// block. Returns how many it has sent. If it returns 0, [`try_send`](Self::try_send) says why.
     ///
     /// # Errors
     ///
@@ -246,8 +246,8 @@ impl Outlet {
         self.outputs.len() > 1
     }
 
-    /// Sends a message to its second topic, that for dead letters, if it has one. Does not block: if
-    /// the topic is full and its policy is to block, the result is `Full`. `queues` is how many
+    /// Sends a message to its second topic, that for dead letters, if it has one. Does not block:
+    /// if the topic is full and its policy is to block, the result is `Full`. `queues` is how many
     /// queues of the topic have the message, 0 at first; call it again with the same value.
     ///
     /// # Errors

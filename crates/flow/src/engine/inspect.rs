@@ -120,7 +120,8 @@ const IMPORTS: [(&str, &str, &[ValType], &[ValType]); 5] = [
 ];
 
 impl Surface {
-    /// Reads the imports and exports of a file. Of a component, the core modules inside it are not read.
+    /// Reads the imports and exports of a file. Of a component, the core modules inside it are not
+    /// read.
     fn parse(wasm: &[u8]) -> Result<Surface> {
         let mut surface = Surface::default();
         let mut types = FunctionTypes::default();

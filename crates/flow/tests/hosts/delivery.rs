@@ -241,7 +241,8 @@ topics:
     }
 }
 
-/// Two messages of a topic with these settings, as another program gets them. None without a server.
+/// Two messages of a topic with these settings, as another program gets them. None without a
+/// server.
 fn seen_by_another_program(settings: &str) -> Option<[Received; 2]> {
     let server = Server::start("")?;
     let ground = Ground::new(&from_file(settings), &server);

@@ -74,8 +74,8 @@ impl Ground {
         whole.lines().map(str::to_owned).collect()
     }
 
-    /// The lines of a file in the order in which they came first. A message that is delivered again comes
-    /// later once more.
+    /// The lines of a file in the order in which they came first. A message that is delivered again
+    /// comes later once more.
     pub(crate) fn first_lines(&self, file: &str) -> Vec<String> {
         let mut seen = HashSet::new();
         self.lines(file).into_iter().filter(|line| seen.insert(line.clone())).collect()
@@ -127,8 +127,8 @@ impl Ground {
         self.run_changed(host, |_| {}, |supervisor| before(&supervisor.remote()))
     }
 
-    /// As [`Ground::run`], but the part of the host is changed before, and its supervisor is seen before
-    /// it runs.
+    /// As [`Ground::run`], but the part of the host is changed before, and its supervisor is seen
+    /// before it runs.
     pub(crate) fn run_changed(
         &self,
         host: &str,

@@ -9,7 +9,8 @@ use estafette_flow::{Options, Supervisor};
 
 use crate::ground::PATIENCE;
 
-/// The argument that makes this program a host. The path of the pipeline and the host's name follow.
+/// The argument that makes this program a host. The path of the pipeline and the host's name
+/// follow.
 pub(crate) const ARGUMENT: &str = "run-host";
 
 /// Runs a host until its work is done.

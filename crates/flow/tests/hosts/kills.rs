@@ -78,8 +78,8 @@ fn kill_the_server(kills: usize) {
     edge.end();
 }
 
-/// Kills the process of a host in the middle again and again. Its kills are no attempts of a reader,
-/// so `max_deliver` is the default.
+/// Kills the process of a host in the middle again and again. Its kills are no attempts of a
+/// reader, so `max_deliver` is the default.
 fn kill_the_middle(kills: usize) {
     let Some(server) = Server::start(JETSTREAM) else { return };
     let ground = Ground::new(&THERE_AND_BACK.replace(" max_deliver: 255,", ""), &server);

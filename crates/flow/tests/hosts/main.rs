@@ -1,9 +1,9 @@
 //! Pipelines on several hosts that a NATS server joins. Every host is a process or a thread of this
 //! machine, with a folder of its own.
 //!
-//! This program has a `main` of its own, since it is also the program of the hosts: it runs the part
-//! of a pipeline (`host.rs`), or a function of one, if its first argument says so. Else it runs the
-//! tests (`runner.rs`).
+//! This program has a `main` of its own, since it is also the program of the hosts: it runs the
+//! part of a pipeline (`host.rs`), or a function of one, if its first argument says so. Else it
+//! runs the tests (`runner.rs`).
 //!
 //! Without `nats-server` 2.10.27 or newer the tests are skipped and say so; with
 //! `ESTAFETTE_PEERS=required` they fail.

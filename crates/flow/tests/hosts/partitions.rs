@@ -50,7 +50,8 @@ impl Drop for Server {
     }
 }
 
-/// Unplugs the cable again and again, for these times in turn, while messages cross it in both directions.
+/// Unplugs the cable again and again, for these times in turn, while messages cross it in both
+/// directions.
 fn partitions(count: usize, times: &[Duration]) {
     let name = thread::current().name().unwrap_or("a test").to_owned();
     let hosts = match Hosts::new(Cable::default()) {

@@ -66,8 +66,8 @@ impl Server {
         Some(server)
     }
 
-    /// Starts three servers that form a cluster, and waits until it has a leader. None if there is no program, which
-    /// is reported.
+    /// Starts three servers that form a cluster, and waits until it has a leader. None if there is
+    /// no program, which is reported.
     pub(crate) fn start_cluster() -> Option<Vec<Server>> {
         let servers = Server::start_forming_cluster()?;
         servers.iter().for_each(Server::until_healthy);

@@ -1,7 +1,8 @@
-//! The throughput of a topic between two hosts, beside that of a publisher and a subscriber that use
-//! the client library alone, with the same server and the same batches: once without headers, and once with
-//! those of a topic, for which the server recognises messages that are sent again and keeps their order.
-//! Both write every byte of each message before they send it, and read every byte that they receive.
+//! The throughput of a topic between two hosts, beside that of a publisher and a subscriber that
+//! use the client library alone, with the same server and the same batches: once without headers,
+//! and once with those of a topic, for which the server recognises messages that are sent again and
+//! keeps their order. Both write every byte of each message before they send it, and read every
+//! byte that they receive.
 //!
 //! They take turns in short slices, so that changes of the machine affect all. Run it with
 //! `cargo test --release -p estafette-flow --features nats --test hosts -- --ignored --nocapture throughput`.
@@ -44,8 +45,8 @@ enum Delivery {
 }
 
 impl Delivery {
-    /// How many bytes a slice has: some 200 ms. In slices of 25 ms, the first and the last messages count for several
-    /// percent.
+    /// How many bytes a slice has: some 200 ms. In slices of 25 ms, the first and the last messages
+    /// count for several percent.
     fn slice(self) -> usize {
         match self {
             Delivery::AtMostOnce => 192 << 20,

@@ -107,14 +107,15 @@ impl<'a> Claim<'a> {
         member.ack();
     }
 
-    /// Leaves the acknowledgement to [`Member::ack_oldest`], so that the member can [claim](Member::try_claim)
-    /// more while the work on these messages lasts. They can no longer be read. At most two claims of a member
-    /// are not acknowledged.
+    /// Leaves the acknowledgement to [`Member::ack_oldest`], so that the member can
+    /// [claim](Member::try_claim) more while the work on these messages lasts. They can no longer
+    /// be read. At most two claims of a member are not acknowledged.
     ///
-    /// If the member dies before the acknowledgement, the messages are returned to the group or discarded, as
-    /// those of any claim. Those of two claims may be returned in any order.
+    /// If the member dies before the acknowledgement, the messages are returned to the group or
+    /// discarded, as those of any claim. Those of two claims may be returned in any order.
     ///
-    /// A member that [copies](Member::with_copies) has no claim to keep: its messages are acknowledged at once.
+    /// A member that [copies](Member::with_copies) has no claim to keep: its messages are
+    /// acknowledged at once.
     pub fn ack_later(self) {
         let Self { in_ring, member, .. } = self;
         end_reading(in_ring);

@@ -27,8 +27,8 @@ pub struct Depth {
     pub bytes: u64,
 }
 
-/// Positions in the stream of a ring's records, in bytes since its creation. A record has a header of
-/// 8 bytes, the message, and padding to a multiple of 8.
+/// Positions in the stream of a ring's records, in bytes since its creation. A record has a header
+/// of 8 bytes, the message, and padding to a multiple of 8.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Positions {

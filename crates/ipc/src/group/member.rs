@@ -196,8 +196,9 @@ impl Member {
 
     /// Claims messages as [`claim`](Self::claim) does, but does not wait. It ignores the interrupt.
     ///
-    /// While two claims are to be [acknowledged later](Claim::ack_later), there is nothing to claim. While others
-    /// work on what an earlier member with this index left, that may be so with one.
+    /// While two claims are to be [acknowledged later](Claim::ack_later), there is nothing to
+    /// claim. While others work on what an earlier member with this index left, that may be so with
+    /// one.
     ///
     /// # Errors
     ///
@@ -254,8 +255,8 @@ impl Member {
         }
     }
 
-    /// Acknowledges the oldest claim that was to be [acknowledged later](Claim::ack_later). Returns `false` if
-    /// there is none.
+    /// Acknowledges the oldest claim that was to be [acknowledged later](Claim::ack_later). Returns
+    /// `false` if there is none.
     pub fn ack_oldest(&mut self) -> bool {
         let Some(Earlier { ring, range, headers }) = self.earlier.pop_front() else { return false };
         self.ack_range(ring, range, &headers);

@@ -156,7 +156,8 @@ fn only_released_space_is_overwritten() {
     });
 }
 
-/// A member acknowledges its first claim while it has a second. The space of the second is not overwritten.
+/// A member acknowledges its first claim while it has a second. The space of the second is not
+/// overwritten.
 #[test]
 fn the_space_of_a_second_claim_is_not_overwritten() {
     model(2, || {

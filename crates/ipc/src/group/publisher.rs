@@ -204,13 +204,13 @@ impl Publisher {
         Ok(())
     }
 
-    /// Publishes copies of messages, in order, as far as there is space. Does not wait. Returns how many it has
-    /// published, all of them at once.
+    /// Publishes copies of messages, in order, as far as there is space. Does not wait. Returns how
+    /// many it has published, all of them at once.
     ///
     /// # Errors
     ///
-    /// All of [`PublishError`] except `Full` and `Interrupted`, if the first message fails. If a later one does,
-    /// those before it are published, and the next call returns the error.
+    /// All of [`PublishError`] except `Full` and `Interrupted`, if the first message fails. If a
+    /// later one does, those before it are published, and the next call returns the error.
     pub fn try_send_batch<'a>(&mut self, messages: impl IntoIterator<Item = &'a [u8]>) -> Result<usize, PublishError> {
         let mut batch = Batch::default();
         let mut added = Ok(true);

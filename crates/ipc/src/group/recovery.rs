@@ -15,7 +15,8 @@ pub enum Recovery {
     /// Return them to the group: at-least-once delivery. Messages that the member had
     /// [copied](super::Member::with_copies) are lost. Messages that may have killed the member
     /// count one more attempt, and are delivered one at a time from then on. This is the first
-    /// message that was not done. If the member had finished none of a claim, it is all messages of that claim.
+    /// message that was not done. If the member had finished none of a claim, it is all messages of
+    /// that claim.
     Return,
     /// Discard and count them: at-most-once delivery.
     Discard,

@@ -6,8 +6,8 @@ use crate::sync::{AtomicU64, Ordering};
 /// The most claims of a member that are not acknowledged.
 pub(super) const MAX_CLAIMS: usize = 2;
 
-/// The slots of each member. After a death, up to two contain what the dead member left, perhaps claimed by
-/// others, and the restarted member needs one for a claim of its own.
+/// The slots of each member. After a death, up to two contain what the dead member left, perhaps
+/// claimed by others, and the restarted member needs one for a claim of its own.
 pub(super) const SLOTS_PER_MEMBER: usize = MAX_CLAIMS + 1;
 
 /// One range of records, and its holder. Its member writes it. There are three exceptions: the next

@@ -51,7 +51,8 @@ pub(crate) fn numbers(messages: &[(u8, Vec<u8>)]) -> Vec<u8> {
     messages.iter().map(|(_, data)| data[0]).collect()
 }
 
-/// Claims and acknowledges all messages until the ring ends. Returns each with the index of its publisher.
+/// Claims and acknowledges all messages until the ring ends. Returns each with the index of its
+/// publisher.
 pub(crate) fn collect(mut member: Member) -> Vec<(u32, u32)> {
     let mut seen = Vec::new();
     let mut last = [None; 2];

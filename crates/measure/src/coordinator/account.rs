@@ -9,8 +9,8 @@ use crate::protocol::Report;
 
 /// If a party saw no progress for longer than this, a message was late.
 const LATE: Duration = Duration::from_secs(1);
-/// The same between two hosts. TCP repeats a packet that the network has lost after 200 ms or more, and
-/// waits twice as long after each further loss: five in a row take 6 s.
+/// The same between two hosts. TCP repeats a packet that the network has lost after 200 ms or more,
+/// and waits twice as long after each further loss: five in a row take 6 s.
 const LATE_BETWEEN_HOSTS: Duration = Duration::from_secs(10);
 
 /// The faults of all consumers together, compared with what the producers sent. `is_whole` says

@@ -53,7 +53,8 @@ pub(crate) struct Running {
 enum Process {
     /// A process of this host, the file to which it writes its stderr, and its exit status.
     Here { process: Child, stderr: PathBuf, status: Option<ExitStatus> },
-    /// A process of the other host. It is not measured in slices, so it is never stopped and resumed.
+    /// A process of the other host. It is not measured in slices, so it is never stopped and
+    /// resumed.
     OtherHost(RemoteProcess),
 }
 
@@ -121,7 +122,8 @@ impl Running {
     /// Whether it has ended or is exiting. The kernel marks a process as exiting before it closes
     /// the descriptors. So this is true as soon as another process has seen them close.
     ///
-    /// The other host reports an end only after it. So this waits for such a report, until `deadline`.
+    /// The other host reports an end only after it. So this waits for such a report, until
+    /// `deadline`.
     pub(super) fn is_dying(&mut self, deadline: Instant) -> bool {
         /// The kernel's `PF_EXITING`.
         const EXITING: u32 = 4;
@@ -187,8 +189,8 @@ impl Running {
         }
     }
 
-    /// Waits for it to end, until `deadline`. Returns its exit status, or `None` if it still runs or
-    /// was lost.
+    /// Waits for it to end, until `deadline`. Returns its exit status, or `None` if it still runs
+    /// or was lost.
     pub(super) fn wait_until(&mut self, deadline: Instant) -> Option<ExitStatus> {
         let mut nap = Duration::from_micros(50);
         if let Process::OtherHost(process) = &self.process {
@@ -220,8 +222,8 @@ impl Running {
         }
     }
 
-    /// The last [`STDERR_TAIL`] bytes that it wrote to stderr. Ends a process of the other host, which
-    /// sends them at its end: they are for the text of a failure.
+    /// The last [`STDERR_TAIL`] bytes that it wrote to stderr. Ends a process of the other host,
+    /// which sends them at its end: they are for the text of a failure.
     pub(crate) fn stderr(&self) -> String {
         let path = match &self.process {
             Process::Here { stderr, .. } => stderr,

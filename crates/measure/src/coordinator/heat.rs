@@ -122,8 +122,8 @@ fn run_laps(
     }
 }
 
-/// Runs the lap of the long turns. They take seconds together, so stolen time counts against the turn
-/// in which it happened, and not against the lap.
+/// Runs the lap of the long turns. They take seconds together, so stolen time counts against the
+/// turn in which it happened, and not against the lap.
 fn take_long_turns(
     members: &mut [Member<'_>],
     order: &[usize],

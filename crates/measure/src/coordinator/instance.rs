@@ -38,14 +38,14 @@ use crate::window::Window;
 pub(crate) const RUN_UP_NS: u64 = 500_000;
 /// How long children may take to open their ends.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a TCP connection to another host may stand still: if a packet is lost six times in a row, since it is sent
-/// again after 0.2 s, and then after twice as long each time (RFC 6298).
+/// How long a TCP connection to another host may stand still: if a packet is lost six times in a
+/// row, since it is sent again after 0.2 s, and then after twice as long each time (RFC 6298).
 const RETRANSMISSIONS: Duration = Duration::from_secs(15);
 /// How long a child may take to exit after `done`.
 pub(crate) const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long the report of the other host about the end of a child may take, after its connections have
-/// closed.
+/// How long the report of the other host about the end of a child may take, after its connections
+/// have closed.
 const END_REPORT_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The result of an instance.
@@ -77,11 +77,11 @@ pub struct Instance {
     /// The requests without a reply: the child, and the name that it requests.
     requests: Vec<(usize, String)>,
     ready: Vec<bool>,
-    /// For each child, the address in its memory where it notes the step of its current round trip. `None` if it
-    /// notes none.
+    /// For each child, the address in its memory where it notes the step of its current round trip.
+    /// `None` if it notes none.
     exchanges: Vec<Option<u64>>,
-    /// The number of messages lost in round trips whose two sides wait for each other. Set if the instance ended
-    /// for this reason.
+    /// The number of messages lost in round trips whose two sides wait for each other. Set if the
+    /// instance ended for this reason.
     lost_in_exchange: Option<u64>,
     reports: Vec<Option<Report>>,
     /// Whether brokers know that all parties have reported.
@@ -282,8 +282,8 @@ impl Instance {
         self.exchanges.iter().any(Option::is_some)
     }
 
-    /// The children that have not reported, each with the step of its round trip. `None` if the step of one is
-    /// unknown.
+    /// The children that have not reported, each with the step of its round trip. `None` if the
+    /// step of one is unknown.
     fn exchanges_under_way(&self) -> Option<Vec<(Role, Snapshot)>> {
         let unreported = self.unreported().into_iter().filter(|&index| self.roles[index] != Role::Broker);
         let snapshot = |index: usize| {

@@ -59,8 +59,9 @@ impl LostExchange {
     }
 }
 
-/// How many messages must have been lost if nothing changes: one for each requester that waits for a reply while the replier, if it
-/// still runs, waits for a request. 0 if a party does something else.
+/// How many messages must have been lost if nothing changes: one for each requester that waits for
+/// a reply while the replier, if it still runs, waits for a request. 0 if a party does something
+/// else.
 fn lost(children: &[(Role, Snapshot)]) -> u64 {
     let all_wait = children.iter().all(|(role, snapshot)| match role {
         Role::Producer(_) => snapshot.waits_for_reply(),

@@ -20,7 +20,8 @@ use crate::message::{Generator, Verifier};
 use crate::parts::Duplex;
 use crate::schedule::yield_now;
 
-/// Runs a loop to its end, as `run` of [`super::blocking`]. It is a macro because the future of a closure cannot be said to be `Send`.
+/// Runs a loop to its end, as `run` of [`super::blocking`]. It is a macro because the future of a
+/// closure cannot be said to be `Send`.
 macro_rules! run {
     ($ends:ident, $control:ident, |$action:ident| $act:expr) => {{
         loop {
@@ -40,7 +41,8 @@ macro_rules! run {
     }};
 }
 
-/// Waits, and lets other tasks run. Returns the time at which it ended; `None` if the time had come before it began.
+/// Waits, and lets other tasks run. Returns the time at which it ended; `None` if the time had come
+/// before it began.
 async fn wait(waiting: Waiting) -> Option<u64> {
     let due_ns = match waiting {
         Waiting::About(_) => {
@@ -135,8 +137,8 @@ async fn poll_outlined<F: Future>(future: F) -> F::Output {
     poll_fn(|context| poll(future.as_mut(), context)).await
 }
 
-/// As [`receive_batch`], but drops every receive that is not ready at once and starts a new one. Also returns the number of dropped
-/// receives.
+/// As [`receive_batch`], but drops every receive that is not ready at once and starts a new one.
+/// Also returns the number of dropped receives.
 async fn receive_dropping<R: AsyncRx>(rx: &mut R, verifier: &mut Verifier, count: u64) -> (ActionResult, u64) {
     let mut dropped = 0;
     for _ in 0..count {
@@ -171,7 +173,8 @@ async fn poll_once<F: Future>(future: F, salt: u64) -> Poll<F::Output> {
     .await
 }
 
-/// Makes `count` round trips: sends each request after the reply to the one before. Stops at a damaged reply.
+/// Makes `count` round trips: sends each request after the reply to the one before. Stops at a
+/// damaged reply.
 #[inline(always)]
 async fn round_trips<T: AsyncTx, R: AsyncRx>(
     Duplex { tx, rx }: &mut Duplex<T, R>,
@@ -191,7 +194,8 @@ async fn round_trips<T: AsyncTx, R: AsyncRx>(
     Ok(())
 }
 
-/// Replies to `count` requests, or to fewer if the end mark comes. It does not reply to the end mark.
+/// Replies to `count` requests, or to fewer if the end mark comes. It does not reply to the end
+/// mark.
 #[inline(always)]
 async fn replies<T: AsyncTx, R: AsyncRx>(
     Duplex { tx, rx }: &mut Duplex<T, R>,

@@ -1,8 +1,9 @@
 //! Runs the loops of ends that block their thread.
 //!
-//! Each batch is a function that is not inlined. In the loop's future, which is on the heap, every message would load and store the
-//! state of the ends. That doubles the time per message in the fastest cell. The compiler knows that the `&mut` arguments of a function
-//! do not alias, so it keeps their state in registers. A single message is a batch of one: so the code of the ends,
+//! Each batch is a function that is not inlined. In the loop's future, which is on the heap, every
+//! message would load and store the state of the ends. That doubles the time per message in the
+//! fastest cell. The compiler knows that the `&mut` arguments of a function do not alias, so it
+//! keeps their state in registers. A single message is a batch of one: so the code of the ends,
 //! most of what a mechanism's crate compiles, is not compiled again for it.
 
 use std::hint::spin_loop;
@@ -114,7 +115,8 @@ pub(super) fn serve<T: Tx, R: Rx>(ends: ServerEnds<T, R>, control: ServeLoop) ->
     })
 }
 
-/// Runs the loop of a sender on several connections. There is one end for each connection, or one for all.
+/// Runs the loop of a sender on several connections. There is one end for each connection, or one
+/// for all.
 pub(super) fn send_in_turn<T: Tx>(txs: Vec<T>, control: TurnsLoop) -> Result<PartyResult> {
     run(txs, control, |txs, control, action| {
         match action {
@@ -152,7 +154,8 @@ fn receive_batch<R: Rx>(rx: &mut R, verifier: &mut Verifier, count: u64) -> Acti
     rx.recv_all(verifier, count).map_err(EndError::Receiving)
 }
 
-/// Makes `count` round trips: sends each request after the reply to the one before. Stops at a damaged reply.
+/// Makes `count` round trips: sends each request after the reply to the one before. Stops at a
+/// damaged reply.
 #[inline(never)]
 fn round_trips<T: Tx, R: Rx>(
     Duplex { tx, rx }: &mut Duplex<T, R>,
@@ -172,7 +175,8 @@ fn round_trips<T: Tx, R: Rx>(
     Ok(())
 }
 
-/// Replies to `count` requests, or to fewer if the end mark comes. It does not reply to the end mark.
+/// Replies to `count` requests, or to fewer if the end mark comes. It does not reply to the end
+/// mark.
 #[inline(never)]
 fn replies<T: Tx, R: Rx>(
     Duplex { tx, rx }: &mut Duplex<T, R>,
@@ -192,8 +196,9 @@ fn replies<T: Tx, R: Rx>(
     Ok(())
 }
 
-/// Replies to `count` requests, or to fewer if every client has sent its end mark. Each reply is in the sequence of its client and goes
-/// to the end of that client. An end mark is the reply to an end mark.
+/// Replies to `count` requests, or to fewer if every client has sent its end mark. Each reply is in
+/// the sequence of its client and goes to the end of that client. An end mark is the reply to an
+/// end mark.
 #[inline(never)]
 fn serve_batch<T: Tx, R: Rx>(
     ends: &mut ServerEnds<T, R>,
@@ -223,7 +228,8 @@ fn serve_batch<T: Tx, R: Rx>(
     Ok(())
 }
 
-/// Sends `count` messages: up to [`TURN`] on one connection, then up to as many on the next. `turn` is the connection that sends next.
+/// Sends `count` messages: up to [`TURN`] on one connection, then up to as many on the next. `turn`
+/// is the connection that sends next.
 #[inline(never)]
 fn turns<T: Tx>(txs: &mut [T], sources: &mut [Generator], turn: &mut usize, count: u64) -> ActionResult {
     let last = txs.len() - 1;

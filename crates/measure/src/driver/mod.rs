@@ -45,8 +45,8 @@ use crate::spec::Loss;
 use crate::usage::Usage;
 use crate::window::Window;
 
-/// Opens the ends of a mechanism, waits for the other children and runs the loops of the case's pattern.
-/// Blocks until all parties of this child have ended.
+/// Opens the ends of a mechanism, waits for the other children and runs the loops of the case's
+/// pattern. Blocks until all parties of this child have ended.
 ///
 /// # Errors
 /// When the mechanism cannot be opened, or when a send or a receive fails.
@@ -123,7 +123,8 @@ impl Memory {
         }
     }
 
-    /// What is measured from now on. The runtime has been started: its memory is not part of a burst's.
+    /// What is measured from now on. The runtime has been started: its memory is not part of a
+    /// burst's.
     fn start(self) -> Result<LoopMemory> {
         Ok(match self {
             Memory::Working(probe) => LoopMemory { probe, burst: None },
@@ -180,7 +181,8 @@ fn prepare(case: &Case, role: Role, ctx: &Ctx) -> Result<()> {
     Ok(())
 }
 
-/// The types of a mechanism's ends are erased here. It is a dynamic call once per instance, and never per message.
+/// The types of a mechanism's ends are erased here. It is a dynamic call once per instance, and
+/// never per message.
 type Run = Box<dyn FnOnce(LoopSetup) -> Work<PartyResult>>;
 
 /// A loop that is ready to start.
@@ -191,7 +193,8 @@ struct Loop {
 }
 
 impl Loop {
-    /// The loops of a child whose mechanism opened these ends. `cpus` has the core of each party, in the order of the roles.
+    /// The loops of a child whose mechanism opened these ends. `cpus` has the core of each party,
+    /// in the order of the roles.
     ///
     /// # Errors
     /// When a party lacks an end that its pattern needs, and those of `run`.
@@ -247,8 +250,8 @@ impl Loop {
     /// A loop whose ends are futures.
     ///
     /// # Errors
-    /// When there is no such loop: servers, and senders on several connections, are processes. And when another loop has one of
-    /// its ends.
+    /// When there is no such loop: servers, and senders on several connections, are processes. And
+    /// when another loop has one of its ends.
     #[inline(never)] // as `drive`
     fn of_tasks<T: AsyncTx, R: AsyncRx>(ends: &mut Ends<T, R>, kind: LoopKind) -> Result<Run> {
         Ok(match kind {

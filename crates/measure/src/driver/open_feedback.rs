@@ -1,5 +1,5 @@
-//! Opens the feedback channels of a lossy mechanism, by the rendezvous. On them its consumers report to its
-//! producers which messages have arrived.
+//! Opens the feedback channels of a lossy mechanism, by the rendezvous. On them its consumers
+//! report to its producers which messages have arrived.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;

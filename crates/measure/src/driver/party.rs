@@ -16,7 +16,8 @@ use crate::protocol::PartyReport;
 use crate::schedule::Schedule;
 use crate::window::{Meter, Window};
 
-/// A consumer of a lossy mechanism gives up after this time without a message, if the window is over and no end mark has come.
+/// A consumer of a lossy mechanism gives up after this time without a message, if the window is
+/// over and no end mark has come.
 const QUIET_NS: u64 = 50_000_000;
 /// The same if the window is a number of messages, whose end no clock shows.
 const COUNT_QUIET_NS: u64 = 1_000_000_000;
@@ -44,7 +45,8 @@ pub(super) struct LoopSetup {
     pub(super) source: Generator,
     pub(super) verifier: Verifier,
     pub(super) rules: &'static dyn Rules,
-    /// The number of message streams that one loop sends or answers: of a server, or of a sender on several connections.
+    /// The number of message streams that one loop sends or answers: of a server, or of a sender on
+    /// several connections.
     pub(super) streams: usize,
     /// When messages are due, in an open loop.
     pub(super) schedule: Option<Schedule>,
@@ -134,8 +136,8 @@ impl Party {
         if self.lossy && is_passing { Ok(()) } else { Err(error).context("receiving") }
     }
 
-    /// Whether a party stops waiting for messages, because they may have been lost. `has_received`: whether it has received any since the
-    /// last reading of the clock.
+    /// Whether a party stops waiting for messages, because they may have been lost. `has_received`:
+    /// whether it has received any since the last reading of the clock.
     pub(super) fn gives_up(&mut self, now_ns: u64, has_received: bool) -> bool {
         if has_received {
             self.received_ns = now_ns;
@@ -145,7 +147,8 @@ impl Party {
         self.lossy && self.meter.over(now_ns) && now_ns > self.received_ns + quiet_ns
     }
 
-    /// The report of a party that has sent or answered `sent` messages, without what it has received.
+    /// The report of a party that has sent or answered `sent` messages, without what it has
+    /// received.
     pub(super) fn report_sent(self, sent: u64) -> PartyResult {
         let (messages, window_ns, usage) = self.meter.result();
         let report = PartyReport {
@@ -167,7 +170,8 @@ impl Party {
     }
 }
 
-/// The window of a party. A number of messages counts those of all senders; each sender opens and closes its window by its share.
+/// The window of a party. A number of messages counts those of all senders; each sender opens and
+/// closes its window by its share.
 fn window_of(window: Window, role: Role, senders: usize) -> Window {
     match (window, role) {
         (Window::Count { warmup, .. }, Role::Producer(index)) => {
@@ -179,8 +183,9 @@ fn window_of(window: Window, role: Role, senders: usize) -> Window {
     }
 }
 
-/// The stream that a party sends. In a ping-pong both sides send the stream of producer 0, so a reply has the same bytes as its request,
-/// and a mechanism that returns the request replies correctly.
+/// The stream that a party sends. In a ping-pong both sides send the stream of producer 0, so a
+/// reply has the same bytes as its request, and a mechanism that returns the request replies
+/// correctly.
 pub(super) fn stream(role: Role) -> usize {
     if let Role::Producer(index) = role { index } else { 0 }
 }

@@ -13,7 +13,8 @@ use crate::pattern::{BURST, StreamEnd};
 use crate::protocol::{LatencyCounts, PartyReport};
 use crate::schedule::Schedule;
 
-/// A consumer with feedback reads the clock after this number of messages, because producers wait for the feedback.
+/// A consumer with feedback reads the clock after this number of messages, because producers wait
+/// for the feedback.
 const FEEDBACK_STRIDE: u64 = 4;
 
 /// The state of a consumer.
@@ -61,8 +62,8 @@ impl Times {
         Ok(Times { from_start: schedule.clone(), schedule, histogram: histogram()? })
     }
 
-    /// The number of messages that were due in the window and have not arrived. `None` if the window is a number of
-    /// messages.
+    /// The number of messages that were due in the window and have not arrived. `None` if the
+    /// window is a number of messages.
     fn lost(&self, party: &Party) -> Option<u64> {
         let due = self.from_start.clone().due_within(&party.meter.times_ns()?);
         Some(due.saturating_sub(self.histogram.len()))

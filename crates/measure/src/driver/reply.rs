@@ -1,7 +1,8 @@
-//! The replying loop of a ping-pong: replies to every request, and to the end mark with its own end mark.
+//! The replying loop of a ping-pong: replies to every request, and to the end mark with its own end
+//! mark.
 //!
-//! A reply has the number of its request. So where messages may be lost, the other side knows whether a reply belongs
-//! to its last request or is a late one to an earlier request.
+//! A reply has the number of its request. So where messages may be lost, the other side knows
+//! whether a reply belongs to its last request or is a late one to an earlier request.
 
 use anyhow::Result;
 

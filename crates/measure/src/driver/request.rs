@@ -1,4 +1,5 @@
-//! The requesting loop of a round trip: sends a request and waits for the reply, over and over, and records the times.
+//! The requesting loop of a round trip: sends a request and waits for the reply, over and over, and
+//! records the times.
 
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
@@ -98,10 +99,11 @@ impl RequestLoop {
         self.verifier.progress().any(|(next, _)| next < self.source.made())
     }
 
-    /// Notes a batch: how long its round trips took and how many they were, if they were replied to. Then begins the next batch, or ends.
+    /// Notes a batch: how long its round trips took and how many they were, if they were replied
+    /// to. Then begins the next batch, or ends.
     ///
-    /// Round trips during which the instance paused count only if they are so long that stopping and starting takes a small part of
-    /// their time.
+    /// Round trips during which the instance paused count only if they are so long that stopping
+    /// and starting takes a small part of their time.
     fn note(&mut self, now_ns: u64, took: Option<(u64, u64)>) {
         let made = self.source.made();
         let (was_warming_up, was_closed) = (self.party.meter.warming_up(), self.party.meter.closed());

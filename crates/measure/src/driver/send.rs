@@ -32,9 +32,11 @@ pub(super) struct SendLoop {
 enum Phase {
     /// Sends as fast as it can, or when messages are due. The batch began after `before` messages.
     Sending { before: u64 },
-    /// Sends at the rate of the pacer. This many messages are left until the next reading of the clock.
+    /// Sends at the rate of the pacer. This many messages are left until the next reading of the
+    /// clock.
     Paced { left: u64 },
-    /// Flushes before the pacer learns how many messages have arrived. The clock was read at `now_ns`.
+    /// Flushes before the pacer learns how many messages have arrived. The clock was read at
+    /// `now_ns`.
     PacedFlush { now_ns: u64 },
     /// Keeps the channel open until the consumer has received the burst and measured its memory.
     WaitingForConsumer,
@@ -173,7 +175,8 @@ impl SendLoop {
         }
     }
 
-    /// Whether a lossy mechanism's consumer has closed because the time is over. With many producers on few cores, some still send then.
+    /// Whether a lossy mechanism's consumer has closed because the time is over. With many
+    /// producers on few cores, some still send then.
     fn is_refused(&self, result: &ActionResult) -> bool {
         let is_refused = matches!(result, Err(error) if error.error().kind() == ErrorKind::ConnectionRefused);
         is_refused && self.party.lossy && self.party.meter.over(self.party.meter.now())
@@ -236,7 +239,8 @@ impl Control for SendLoop {
     }
 }
 
-/// The messages of an open loop: when the next one is due, and how many were late before they were sent.
+/// The messages of an open loop: when the next one is due, and how many were late before they were
+/// sent.
 struct OpenLoop {
     schedule: Schedule,
     producer: usize,
@@ -270,8 +274,9 @@ impl OpenLoop {
         Due::At(due_ns)
     }
 
-    /// Notes whether the message is late, and until when the next ones are. `None`: it was due before the wait began, because the
-    /// mechanism took long to send the one before. That is latency, and not this loop's fault.
+    /// Notes whether the message is late, and until when the next ones are. `None`: it was due
+    /// before the wait began, because the mechanism took long to send the one before. That is
+    /// latency, and not this loop's fault.
     fn waited(&mut self, now_ns: Option<u64>) {
         let Some(due_ns) = self.next_due_ns else { return };
         if let Some(now_ns) = now_ns.filter(|now_ns| self.schedule.is_late(*now_ns, due_ns)) {

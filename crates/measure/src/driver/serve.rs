@@ -1,4 +1,5 @@
-//! The loop of a server of several clients: replies to every request and every end mark, until all clients have sent their end mark.
+//! The loop of a server of several clients: replies to every request and every end mark, until all
+//! clients have sent their end mark.
 
 use anyhow::{Context, Result};
 

@@ -1,8 +1,9 @@
 //! What a loop does next.
 //!
-//! A timed loop is split in two. Its state decides what to do next and when to stop. It knows no ends, so it is compiled once, and it
-//! can be tested without a mechanism. The other half calls the ends ([`super::blocking`], [`super::asynchronous`]). It is a few lines
-//! long, because it is compiled for every mechanism.
+//! A timed loop is split in two. Its state decides what to do next and when to stop. It knows no
+//! ends, so it is compiled once, and it can be tested without a mechanism. The other half calls the
+//! ends ([`super::blocking`], [`super::asynchronous`]). It is a few lines long, because it is
+//! compiled for every mechanism.
 
 use std::io;
 use std::time::Duration;
@@ -94,8 +95,9 @@ pub(super) trait Control {
 
     /// Whether the ends must stay open after the loop.
     ///
-    /// A party that stops at a damaged message leaves them open. Dropping them would close the channel, and the other parties would
-    /// report a closed peer instead of the damage. The coordinator kills this child after its report.
+    /// A party that stops at a damaged message leaves them open. Dropping them would close the
+    /// channel, and the other parties would report a closed peer instead of the damage. The
+    /// coordinator kills this child after its report.
     fn keeps_open(&self) -> bool {
         false
     }

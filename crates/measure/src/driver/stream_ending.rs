@@ -67,8 +67,8 @@ impl StreamEnding {
     /// Takes the result of the step.
     ///
     /// # Errors
-    /// When the end mark cannot be sent. Errors of a lossy mechanism are ignored: the receiver may have got one mark and closed before
-    /// the others arrive.
+    /// When the end mark cannot be sent. Errors of a lossy mechanism are ignored: the receiver may
+    /// have got one mark and closed before the others arrive.
     pub(super) fn handle(&mut self, result: ActionResult) -> Result<()> {
         match self {
             StreamEnding::Mark => {

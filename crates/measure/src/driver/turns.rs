@@ -1,4 +1,5 @@
-//! The loop of a sender on several connections in turn. Each connection has its own stream of messages.
+//! The loop of a sender on several connections in turn. Each connection has its own stream of
+//! messages.
 
 use anyhow::Result;
 

@@ -100,7 +100,8 @@ fn breach(rules: &dyn Rules, spec: &Spec, faults: Faults) -> Option<Breach> {
     Breach::of(spec, if rules.excuses_loss(spec) { Faults { lost: 0, ..faults } } else { faults })
 }
 
-/// The number of messages that all producers sent, and how many of them were late before the mechanism got them.
+/// The number of messages that all producers sent, and how many of them were late before the
+/// mechanism got them.
 fn sent_and_late<'a>(parties: impl Iterator<Item = &'a PartyReport>) -> [u64; 2] {
     let producers = parties.filter(|party| matches!(party.role, Role::Producer(_)));
     producers.fold([0, 0], |[sent, late], party| [sent + party.sent, late + party.late])

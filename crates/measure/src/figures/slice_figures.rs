@@ -9,8 +9,8 @@ use crate::record::{MIN_LAPS, SliceFigure};
 use crate::slices::{SETTLE_NS, SliceCounts};
 use crate::window::Window;
 
-/// The least part of the window that slices must cover. Steady messages give 0.75 and more: stopping
-/// and resuming the processes takes time, too.
+/// The least part of the window that slices must cover. Steady messages give 0.75 and more:
+/// stopping and resuming the processes takes time, too.
 const MIN_COVERAGE: f64 = 0.6;
 
 /// The result of each complete slice: the time per message, or the median round trip.

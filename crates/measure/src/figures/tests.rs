@@ -11,7 +11,8 @@ use crate::protocol::{self, LatencyCounts};
 use crate::record::MIN_LAPS;
 use crate::slices::SliceCounts;
 
-/// The case of a mechanism `x` with these values, which replace those of a spinning stream between threads.
+/// The case of a mechanism `x` with these values, which replace those of a spinning stream between
+/// threads.
 fn case(changes: serde_json::Value) -> Case {
     let mut cell = json!({
         "scope": "thread", "pattern": "stream", "payload": "u64", "producers": 1, "capacity": 1,

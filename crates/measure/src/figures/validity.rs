@@ -1,4 +1,5 @@
-//! Whether an instance counts: what disturbed it from outside, and when it is discarded or has failed.
+//! Whether an instance counts: what disturbed it from outside, and when it is discarded or has
+//! failed.
 
 use crate::coordinator::{Failure, FailureKind, Measured};
 use crate::discarded::{Discarded, MAX_STEAL};
@@ -21,8 +22,8 @@ pub(crate) struct Disturbance<'a> {
     pub(crate) other_load: Option<f64>,
 }
 
-/// Why an instance with `slices` valid slices is discarded, if it is. `late` is the part of its messages that
-/// were late because of their sender.
+/// Why an instance with `slices` valid slices is discarded, if it is. `late` is the part of its
+/// messages that were late because of their sender.
 pub(super) fn discarded(
     is_broken: bool,
     measured: &Measured,

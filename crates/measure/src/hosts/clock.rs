@@ -1,15 +1,16 @@
 //! The clock of the other host, compared with the clock of this one.
 //!
-//! The peer answers UDP packets with its time. A reply with the time `t`, to a packet sent at `a` and
-//! received at `b` by this host's clock, was written between `a` and `b`. So the offset of the peer's
-//! clock is between `t - b` and `t - a`. The intersection of these intervals over some packets contains
-//! the offset; its middle is the estimate, and half its length is the largest possible error. Nothing is
-//! assumed about how a round trip divides between its two ways. See F. Cristian, "Probabilistic clock
-//! synchronization", Distributed Computing 3 (1989), and K. Marzullo, S. Owicki, "Maintaining the time in
-//! a distributed system", Operating Systems Review 19 (1985).
+//! The peer answers UDP packets with its time. A reply with the time `t`, to a packet sent at `a`
+//! and received at `b` by this host's clock, was written between `a` and `b`. So the offset of the
+//! peer's clock is between `t - b` and `t - a`. The intersection of these intervals over some
+//! packets contains the offset; its middle is the estimate, and half its length is the largest
+//! possible error. Nothing is assumed about how a round trip divides between its two ways. See F.
+//! Cristian, "Probabilistic clock synchronization", Distributed Computing 3 (1989), and K.
+//! Marzullo, S. Owicki, "Maintaining the time in a distributed system", Operating Systems Review 19
+//! (1985).
 //!
-//! Clocks also drift: two clocks without NTP by some 10 us in a second. So the offset is estimated before
-//! and after each instance that compares times of both hosts. See [`ClockError`].
+//! Clocks also drift: two clocks without NTP by some 10 us in a second. So the offset is estimated
+//! before and after each instance that compares times of both hosts. See [`ClockError`].
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
@@ -23,7 +24,8 @@ use serde::{Deserialize, Serialize};
 use crate::clock::now_ns;
 use crate::limits::link::{FIRST_TIMEOUT, MIN_TIMEOUT, connect, exchange};
 
-/// The length of a packet in bytes: the key, a sequence number and a time. A request has the time 0.
+/// The length of a packet in bytes: the key, a sequence number and a time. A request has the time
+/// 0.
 const PACKET: usize = 24;
 /// Times from here on are not possible: a host would have run for 146 years.
 const MAX_TIME: u64 = 1 << 62;
@@ -53,8 +55,8 @@ pub(super) struct ClockPort {
 pub struct ClockError {
     /// Every time of the instance may be too long or too short by this many nanoseconds.
     pub max_ns: u64,
-    /// By how many nanoseconds the other clock gained on this one during the instance. Half of it has been
-    /// subtracted from the times.
+    /// By how many nanoseconds the other clock gained on this one during the instance. Half of it
+    /// has been subtracted from the times.
     pub drift_ns: i64,
 }
 
@@ -95,7 +97,8 @@ struct Interval {
 impl Interval {
     const EVERYTHING: Interval = Interval { least: i64::MIN, most: i64::MAX };
 
-    /// The part of the interval in which the offset can be after this reply. All times are below [`MAX_TIME`].
+    /// The part of the interval in which the offset can be after this reply. All times are below
+    /// [`MAX_TIME`].
     fn after_reply(self, sent_ns: u64, theirs_ns: u64, received_ns: u64) -> Interval {
         let since = |ours_ns: u64| theirs_ns as i64 - ours_ns as i64;
         Interval { least: self.least.max(since(received_ns)), most: self.most.min(since(sent_ns)) }
@@ -117,8 +120,8 @@ impl Interval {
     }
 }
 
-/// The peer's side: answers with this host's time, in a thread that sleeps until a packet arrives. It ends when
-/// this is dropped.
+/// The peer's side: answers with this host's time, in a thread that sleeps until a packet arrives.
+/// It ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct ClockServer {
     port: ClockPort,
@@ -201,7 +204,8 @@ pub(super) struct ClockProbe {
     sequence: u64,
     /// How long the first reply may take.
     first_timeout: Duration,
-    /// The error of a good estimate: the smallest so far, which grows by a tenth with each that is larger.
+    /// The error of a good estimate: the smallest so far, which grows by a tenth with each that is
+    /// larger.
     good_error_ns: u64,
 }
 
@@ -216,9 +220,9 @@ impl ClockProbe {
         Ok(ClockProbe { socket, key: port.key, sequence: 0, first_timeout, good_error_ns: u64::MAX / 4 })
     }
 
-    /// Estimates the offset. Blocks for 20 ms, for up to 200 ms if a host is disturbed, or for eight round
-    /// trips if these take longer, but not for more than about 3 s; twice as long if replies contradict each other.
-    /// `None` if it is cancelled.
+    /// Estimates the offset. Blocks for 20 ms, for up to 200 ms if a host is disturbed, or for
+    /// eight round trips if these take longer, but not for more than about 3 s; twice as long if
+    /// replies contradict each other. `None` if it is cancelled.
     ///
     /// # Errors
     /// When no reply comes at all, or replies contradict each other twice.
@@ -271,7 +275,8 @@ impl ClockProbe {
     }
 }
 
-/// A reply of the other host, with the times at which this host sent the packet and received the reply.
+/// A reply of the other host, with the times at which this host sent the packet and received the
+/// reply.
 struct Reply {
     sent_ns: u64,
     theirs_ns: u64,

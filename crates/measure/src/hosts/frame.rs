@@ -1,4 +1,5 @@
-//! Frames: a packet as JSON after its length, an unsigned 32-bit number with the highest byte first.
+//! Frames: a packet as JSON after its length, an unsigned 32-bit number with the highest byte
+//! first.
 
 use std::io::{ErrorKind, Read, Write};
 
@@ -32,7 +33,8 @@ pub(super) fn write(writer: &mut (impl Write + ?Sized), packet: &impl Serialize)
 /// byte.
 ///
 /// # Errors
-/// When the connection fails or closes within a packet, and when the bytes are no packet of this type.
+/// When the connection fails or closes within a packet, and when the bytes are no packet of this
+/// type.
 pub(super) fn read<T: DeserializeOwned>(reader: &mut (impl Read + ?Sized)) -> Result<Option<T>> {
     let mut len = [0; 4];
     loop {

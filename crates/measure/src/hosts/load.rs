@@ -11,8 +11,8 @@ use crate::usage::Steal;
 pub struct HostLoad {
     /// The part of the cores' time that the hypervisor took, from 0 to 1.
     pub steal: f64,
-    /// The part of the cores' time that other processes used, from 0 to 1. `None` if it is unknown, or
-    /// if too little time has passed.
+    /// The part of the cores' time that other processes used, from 0 to 1. `None` if it is unknown,
+    /// or if too little time has passed.
     pub other_load: Option<f64>,
 }
 

@@ -49,7 +49,8 @@ pub struct Hello {
     pub fingerprint: Fingerprint,
     /// The address at which this side listens for the measured messages, if it knows it.
     pub address: Option<IpAddr>,
-    /// The address of the other side, if this side knows it better. Over ssh only the peer knows it.
+    /// The address of the other side, if this side knows it better. Over ssh only the peer knows
+    /// it.
     pub address_of_other: Option<IpAddr>,
 }
 
@@ -121,7 +122,8 @@ pub(super) enum ToPeer {
     /// Asks how busy the peer's host was since the session began.
     Load {},
     /// Has no effect. It is sent after a packet that should not be late. If that was lost, the
-    /// acknowledgement of this one makes TCP repeat it within a round trip, and not after 200 ms or more.
+    /// acknowledgement of this one makes TCP repeat it within a round trip, and not after 200 ms or
+    /// more.
     Probe {},
     /// Starts a child. `id` is new in this session. The peer replaces the assignment's directory,
     /// address and cores by its own.

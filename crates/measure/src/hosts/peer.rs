@@ -1,10 +1,11 @@
 //! The serving side of a session: starts children of its own program for a coordinator on another
 //! host.
 //!
-//! The coordinator is trusted to use this host's cores and network, and nothing else. The only program
-//! that is started is this one, as a child, and only for the consumer of a mechanism in this program's
-//! registry. The peer chooses the directory, the address and the cores itself. No descriptor crosses.
-//! When the session ends, in whatever way, its children, what they started and its directory go.
+//! The coordinator is trusted to use this host's cores and network, and nothing else. The only
+//! program that is started is this one, as a child, and only for the consumer of a mechanism in
+//! this program's registry. The peer chooses the directory, the address and the cores itself. No
+//! descriptor crosses. When the session ends, in whatever way, its children, what they started and
+//! its directory go.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -79,11 +80,12 @@ pub fn greet(mut link: SessionLink, ours: &Hello) -> Result<GreetedCoordinator> 
 }
 
 impl GreetedCoordinator {
-    /// Serves the session until it ends. `address` is the one at which the children listen. Call it in
-    /// a thread that lives as long as the session: the children end with it.
+    /// Serves the session until it ends. `address` is the one at which the children listen. Call it
+    /// in a thread that lives as long as the session: the children end with it.
     ///
     /// # Errors
-    /// When the coordinator breaks the protocol, the connection fails, or this host lacks a resource.
+    /// When the coordinator breaks the protocol, the connection fails, or this host lacks a
+    /// resource.
     pub fn serve(self, registry: &Registry, address: IpAddr, interrupt: &mut Interrupt) -> Result<SessionEnd> {
         let GreetedCoordinator { link: SessionLink { reader, writer, close } } = self;
         let served = PeerSession::new(registry, address, reader, writer).and_then(|mut session| {
@@ -216,8 +218,8 @@ impl<'a> PeerSession<'a> {
         }
     }
 
-    /// Blocks until a child has sent a packet, an event has come, the user interrupts, or a child that
-    /// has closed its socket should be looked at. Returns the children that have sent.
+    /// Blocks until a child has sent a packet, an event has come, the user interrupts, or a child
+    /// that has closed its socket should be looked at. Returns the children that have sent.
     fn wait(&mut self, interrupt: &Interrupt) -> Result<Vec<u64>> {
         let is_closing = self.children.values().any(|hosted| hosted.exit_deadline.is_some());
         let nap = Timespec { tv_sec: 0, tv_nsec: i64::from(CLOSING_INTERVAL.subsec_nanos()) };
@@ -260,8 +262,8 @@ impl<'a> PeerSession<'a> {
         self.send(&FromPeer::Child { id, packet })
     }
 
-    /// Reports the children that have closed their socket and exited. One that does not exit in time
-    /// is killed.
+    /// Reports the children that have closed their socket and exited. One that does not exit in
+    /// time is killed.
     fn note_exits(&mut self) -> Result<()> {
         let now = Instant::now();
         let mut ended = Vec::new();

@@ -17,8 +17,9 @@ pub struct Peer {
     pub commit: Option<String>,
     /// The host.
     pub fingerprint: Fingerprint,
-    /// The longest round trip of a small packet of the session with it, from a few before the run, in
-    /// nanoseconds. It contains the wake-up of two processes on each host, and over ssh those of ssh.
+    /// The longest round trip of a small packet of the session with it, from a few before the run,
+    /// in nanoseconds. It contains the wake-up of two processes on each host, and over ssh those of
+    /// ssh.
     pub round_trip_ns: u64,
     /// The limits of the link to it. `None` if they could not be measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]

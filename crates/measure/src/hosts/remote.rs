@@ -1,9 +1,10 @@
 //! The coordinator's side of a session: starts children on the other host, and stands between their
 //! sockets and the session.
 //!
-//! For the coordinator of an instance, a child on the other host has a `SOCK_SEQPACKET` socket as any
-//! other. The far end of that socket is in this process. One thread for each child sends what the
-//! coordinator writes there to the other host. One thread for the session writes there what arrives.
+//! For the coordinator of an instance, a child on the other host has a `SOCK_SEQPACKET` socket as
+//! any other. The far end of that socket is in this process. One thread for each child sends what
+//! the coordinator writes there to the other host. One thread for the session writes there what
+//! arrives.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -67,8 +68,8 @@ impl GreetedPeer {
         &self.theirs
     }
 
-    /// Starts the session. `address` is the one at which children on this host listen, `name` how the
-    /// other host was reached, for the record. From now on the link's reader must not time out.
+    /// Starts the session. `address` is the one at which children on this host listen, `name` how
+    /// the other host was reached, for the record. From now on the link's reader must not time out.
     ///
     /// # Errors
     /// When the peer does not answer.
@@ -132,7 +133,8 @@ impl OtherHost {
         self.0.fastest_round_trip
     }
 
-    /// What is known of the link. Before [`OtherHost::measure_link`] it is only the round trip of the session.
+    /// What is known of the link. Before [`OtherHost::measure_link`] it is only the round trip of
+    /// the session.
     pub(crate) fn link_estimate(&self) -> LinkEstimate {
         let of_session = LinkEstimate { round_trip_ns: self.0.peer.round_trip_ns, ..LinkEstimate::default() };
         self.0.link.get().copied().unwrap_or(of_session)
@@ -194,8 +196,8 @@ impl OtherHost {
         }
     }
 
-    /// By how much the clock of the other host is ahead of this one's. Blocks as long as [`ClockProbe::estimate`].
-    /// `None` if the user interrupts.
+    /// By how much the clock of the other host is ahead of this one's. Blocks as long as
+    /// [`ClockProbe::estimate`]. `None` if the user interrupts.
     ///
     /// # Errors
     /// When the session has ended, or UDP packets do not reach the other host.
@@ -217,8 +219,8 @@ impl OtherHost {
         probe.estimate(|| interrupt.is_requested()).context("comparing the clocks of both hosts")
     }
 
-    /// Compares the clocks of both hosts once, to see whether it is possible. Returns the largest possible error of the
-    /// offset, in nanoseconds; `None` if the user interrupts.
+    /// Compares the clocks of both hosts once, to see whether it is possible. Returns the largest
+    /// possible error of the offset, in nanoseconds; `None` if the user interrupts.
     ///
     /// # Errors
     /// When the session has ended, or UDP packets do not reach the other host.

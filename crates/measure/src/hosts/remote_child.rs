@@ -1,4 +1,5 @@
-//! A child on the other host, as the coordinator sees it: its packets, its socket, and how far it has come.
+//! A child on the other host, as the coordinator sees it: its packets, its socket, and how far it
+//! has come.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -46,8 +47,8 @@ impl Child {
         Child { id, theirs, stage: Mutex::default(), changed: Condvar::new(), sent: AtomicUsize::new(0) }
     }
 
-    /// Passes a packet of the child on to the coordinator. Blocks while the coordinator does not read,
-    /// until it closes its end.
+    /// Passes a packet of the child on to the coordinator. Blocks while the coordinator does not
+    /// read, until it closes its end.
     pub(super) fn deliver(&self, packet: ToCoordinator) {
         let size = PACKET_SIZE + publication_size(&packet);
         let failed = |error: &str| ToCoordinator::Failed { error: error.to_owned() };

@@ -1,4 +1,5 @@
-//! The process of a child on the other host, as the coordinator has it: ends it, waits for it, and sends it packets.
+//! The process of a child on the other host, as the coordinator has it: ends it, waits for it, and
+//! sends it packets.
 
 use std::fmt;
 use std::os::unix::process::ExitStatusExt;
@@ -69,7 +70,8 @@ impl RemoteProcess {
     /// Waits until it has got `go`, or has ended.
     ///
     /// # Errors
-    /// When the session ends before that. The session ends if the other host does not confirm it in time.
+    /// When the session ends before that. The session ends if the other host does not confirm it in
+    /// time.
     pub(crate) fn wait_until_begun(&self) -> Result<()> {
         if !self.wait(self.shared.answer_deadline(), |stage| !matches!(stage, Stage::Opening)) {
             self.shared.unanswered("the start of a child");
@@ -78,7 +80,8 @@ impl RemoteProcess {
         Ok(())
     }
 
-    /// Waits for a stage, or for the session to be lost, until `deadline`. Returns whether the stage is reached.
+    /// Waits for a stage, or for the session to be lost, until `deadline`. Returns whether the
+    /// stage is reached.
     fn wait(&self, deadline: Instant, is_reached: impl Fn(&Stage) -> bool) -> bool {
         let mut stage = self.child.stage();
         while !is_reached(&stage) {
@@ -91,8 +94,8 @@ impl RemoteProcess {
         true
     }
 
-    /// Ends it, and waits until the other host has confirmed that. If it does not in time, the session ends: the child
-    /// may still run there, beside what is measured next.
+    /// Ends it, and waits until the other host has confirmed that. If it does not in time, the
+    /// session ends: the child may still run there, beside what is measured next.
     pub(crate) fn kill(&self) {
         if self.ended().is_some() || self.shared.send(&ToPeer::Kill { id: self.child.id }).is_err() {
             return;

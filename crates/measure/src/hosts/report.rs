@@ -6,9 +6,11 @@ use crate::protocol::{LatencyCounts, PartyReport, Report};
 
 /// More than any number of nanoseconds or bytes.
 const MAX: u64 = 1 << 53;
-/// More than any number of messages of all streams of a child. Sums over all parties and producers do not overflow.
+/// More than any number of messages of all streams of a child. Sums over all parties and producers
+/// do not overflow.
 const MAX_MESSAGES_OF_ALL: u64 = 1 << 45;
-/// The maximum number of parties of a child between two hosts: both threads of each side of a duplex.
+/// The maximum number of parties of a child between two hosts: both threads of each side of a
+/// duplex.
 const MAX_PARTIES: usize = 4;
 /// More pairs than a histogram with three significant digits has.
 const MAX_COUNTS: usize = 1 << 17;

@@ -1,4 +1,5 @@
-//! What the threads of a session of the coordinator share: the way to the peer, the children there, and why the session has ended.
+//! What the threads of a session of the coordinator share: the way to the peer, the children there,
+//! and why the session has ended.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -23,7 +24,8 @@ pub(super) struct SessionState {
     children: Mutex<HashMap<u64, Arc<Child>>>,
     /// Why the session has ended.
     pub(super) lost: OnceLock<String>,
-    /// How long the peer may take to answer a request, or to confirm the start or the end of a child.
+    /// How long the peer may take to answer a request, or to confirm the start or the end of a
+    /// child.
     answer_timeout: Duration,
 }
 

@@ -29,8 +29,8 @@ fn hello() -> Value {
     serde_json::to_value(Hello::of_this_host(None)).unwrap()
 }
 
-/// Sends these packets to a peer that has no mechanism, after a greeting. Returns how the session ended, and what the
-/// peer sent.
+/// Sends these packets to a peer that has no mechanism, after a greeting. Returns how the session
+/// ended, and what the peer sent.
 fn against_peer(hello: &Value, packets: &[Value]) -> (Result<peer::SessionEnd>, Vec<FromPeer>) {
     let (mut ours, theirs) = UnixStream::pair().unwrap();
     let serving = thread::spawn(move || {
@@ -264,7 +264,8 @@ fn against(answer: impl FnMut(ToPeer) -> Vec<Value> + Send + 'static) -> OtherHo
     greeted(answer).start(HERE, String::from("tcp://box:1")).unwrap()
 }
 
-/// The same with a peer that answers nothing but pings, for which the coordinator does not wait long.
+/// The same with a peer that answers nothing but pings, for which the coordinator does not wait
+/// long.
 fn against_silence() -> OtherHost {
     let mut greeted = greeted(|_| vec![]);
     greeted.answer_timeout = Duration::from_secs(2);
@@ -437,7 +438,8 @@ fn valid_packets() -> Vec<String> {
 }
 
 proptest! {
-    /// Packets as a hostile side would make them: valid ones with numbers, texts and bytes replaced.
+    /// Packets as a hostile side would make them: valid ones with numbers, texts and bytes
+    /// replaced.
     #[test]
     fn no_packet_makes_a_side_panic(
         which in 0usize..11,

@@ -9,9 +9,10 @@
 //! How much is written ahead decides where the lines are. The last 64 KiB that a core wrote are in
 //! its own cache. Much of 4 MiB has left it for the cache that the cores share, and on some
 //! processors a core reads from there twice as fast as from another core's own cache: an Intel Xeon
-//! with 2 MiB for each core copied 4 KiB in 269 ns and in 143 ns. A queue of 1,024 such messages may
-//! be that full, so the limit is the fastest of several slabs, which take turns. For short messages
-//! that is more than a queue contains, so their limit is lower than it needs to be, as a bound may.
+//! with 2 MiB for each core copied 4 KiB in 269 ns and in 143 ns. A queue of 1,024 such messages
+//! may be that full, so the limit is the fastest of several slabs, which take turns. For short
+//! messages that is more than a queue contains, so their limit is lower than it needs to be, as a
+//! bound may.
 //!
 //! A copy of 64 B is shorter than a clock read, so small messages are copied out of a slab too.
 //! Their cache misses overlap, as in a busy ring. So the figure is a bandwidth and not a latency.
@@ -54,11 +55,11 @@ pub struct CopyBandwidth {
     /// The bandwidth in bytes per second, with source and destination hot in the core's own cache
     /// if they fit.
     pub same_core_bytes_per_s: f64,
-    /// The bandwidth in bytes per second, with a source that the other core has written: the fastest
-    /// of some amounts written ahead. `null` with a single CPU.
+    /// The bandwidth in bytes per second, with a source that the other core has written: the
+    /// fastest of some amounts written ahead. `null` with a single CPU.
     pub cross_core_bytes_per_s: Option<f64>,
-    /// The number of bytes written ahead with which that bandwidth was measured. `null` with a single
-    /// CPU, and in records of older versions, which only measured 64 KiB or one message.
+    /// The number of bytes written ahead with which that bandwidth was measured. `null` with a
+    /// single CPU, and in records of older versions, which only measured 64 KiB or one message.
     #[serde(default)]
     pub cross_core_ahead_bytes: Option<u64>,
 }
@@ -121,8 +122,8 @@ fn same_core(cpu: usize, size: usize, length: Duration) -> Result<f64> {
     })
 }
 
-/// The slab with the highest bandwidth, and that bandwidth. The slabs take turns, so that all of them
-/// are measured in each state of a machine that moves the cores.
+/// The slab with the highest bandwidth, and that bandwidth. The slabs take turns, so that all of
+/// them are measured in each state of a machine that moves the cores.
 fn cross_core(home: usize, away: usize, size: usize, length: Duration) -> Result<(usize, f64)> {
     let mut slabs = SLABS.map(|slab| slab.max(size)).to_vec();
     slabs.dedup();

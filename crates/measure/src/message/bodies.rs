@@ -1,4 +1,5 @@
-//! What follows the tag of a message: the body and the topic, which depend on the tag and the secret, and the body that messages share.
+//! What follows the tag of a message: the body and the topic, which depend on the tag and the
+//! secret, and the body that messages share.
 
 use bytes::Bytes;
 

@@ -1,4 +1,5 @@
-//! Tags: how the sequence number, the producer and the end mark are encoded in one word. `mod.rs` describes the format.
+//! Tags: how the sequence number, the producer and the end mark are encoded in one word. `mod.rs`
+//! describes the format.
 
 /// 2^64 ÷ the golden ratio, odd (Knuth, The Art of Computer Programming, vol. 3, 6.4).
 pub(super) const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;

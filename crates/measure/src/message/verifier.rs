@@ -219,8 +219,8 @@ impl Verifier {
         })
     }
 
-    /// The producer and the sequence number of the message received last. To be called after each message that
-    /// counts as received.
+    /// The producer and the sequence number of the message received last. To be called after each
+    /// message that counts as received.
     pub(crate) fn last(&mut self) -> (usize, u64) {
         let highest = (self.streams[self.current].next + self.unsettled).saturating_sub(1);
         (self.current, self.overtaken.take().unwrap_or(highest))

@@ -1,8 +1,9 @@
 //! Feedback: a consumer reports to each producer which of its messages have arrived.
 //!
-//! On one host, reports go over a UNIX datagram socket pair. Between hosts they go over UDP: the consumer binds a port
-//! and publishes it with a key, the producer sends the key to it until a report arrives, and the consumer reports to
-//! the address that the key came from. So packets begin on the producers' host, as those of most mechanisms do.
+//! On one host, reports go over a UNIX datagram socket pair. Between hosts they go over UDP: the
+//! consumer binds a port and publishes it with a key, the producer sends the key to it until a
+//! report arrives, and the consumer reports to the address that the key came from. So packets begin
+//! on the producers' host, as those of most mechanisms do.
 //!
 //! A report that is lost, or that a producer does not read in time, is replaced by the next one.
 
@@ -19,7 +20,8 @@ use crate::limits::link::connect;
 const REPORT_BYTES: usize = 24;
 /// The length of a producer's packet to a consumer on another host: the key.
 const KEY_BYTES: usize = 8;
-/// The maximum number of reports that are read at once, so that a peer that sends without end does not stop the producer.
+/// The maximum number of reports that are read at once, so that a peer that sends without end does
+/// not stop the producer.
 const MAX_REPORTS: usize = 4096;
 
 /// What a consumer has received from one producer.
@@ -48,7 +50,8 @@ pub(crate) enum ConsumerEnd {
 }
 
 impl ConsumerEnd {
-    /// The minimum time between two reports. A UDP packet costs the consumer more than a datagram to the same host.
+    /// The minimum time between two reports. A UDP packet costs the consumer more than a datagram
+    /// to the same host.
     fn interval(&self) -> Duration {
         match self {
             ConsumerEnd::SameHost(_) => Duration::from_micros(25),
@@ -71,7 +74,8 @@ impl Feedback {
         Feedback { ends, interval_ns: interval.as_nanos() as u64, reported_ns: 0 }
     }
 
-    /// Reports to each producer what has arrived, unless the last report was a moment ago. Does not block.
+    /// Reports to each producer what has arrived, unless the last report was a moment ago. Does not
+    /// block.
     pub(crate) fn report(&mut self, now: u64, progress: impl Iterator<Item = StreamProgress>) {
         if now < self.reported_ns + self.interval_ns {
             return;
@@ -89,8 +93,8 @@ pub(crate) struct ReportPort {
 }
 
 impl ReportPort {
-    /// Binds any free port of an address of this host, with a new key. Also returns the text to publish, for
-    /// [`Reports::of_port`].
+    /// Binds any free port of an address of this host, with a new key. Also returns the text to
+    /// publish, for [`Reports::of_port`].
     ///
     /// # Errors
     /// When the address is not one of this host.
@@ -145,7 +149,8 @@ impl Reports {
     /// The reports of a consumer on another host, which published this text. Sends it the key.
     ///
     /// # Errors
-    /// When the text is not that of a [`ReportPort`], or its address is of a kind that this host does not have.
+    /// When the text is not that of a [`ReportPort`], or its address is of a kind that this host
+    /// does not have.
     pub(crate) fn of_port(published: &str) -> Result<Reports> {
         let (consumer, key) = published.split_once(' ').context("an address and a key are expected")?;
         let consumer: SocketAddr = consumer.parse().context("not an address")?;

@@ -8,8 +8,8 @@
 //! lowers it if more messages are lost.
 //!
 //! The consumer reports which messages have arrived. If several consumers each get every message,
-//! the one that lost most decides. Between hosts, reports are a round trip old, and what the link itself
-//! loses is no reason for a lower rate.
+//! the one that lost most decides. Between hosts, reports are a round trip old, and what the link
+//! itself loses is no reason for a lower rate.
 
 mod feedback;
 mod search;
@@ -31,8 +31,8 @@ use crate::clock::now_ns;
 pub const MAX_LOSS: f64 = 0.001;
 /// The maximum backlog at the end of a slice, as a part of its messages. With a larger backlog the
 /// slice was too fast: the receiver's buffer fills up, and nothing is lost only because the slice
-/// is over. On one host, messages of the last 200 us may still be in flight, because the receiver is
-/// being woken.
+/// is over. On one host, messages of the last 200 us may still be in flight, because the receiver
+/// is being woken.
 const MAX_BACKLOG: f64 = 0.08;
 /// The backlog in messages that is always allowed: the last messages may have just been sent, 64 of
 /// them by one call, or have arrived and not been reported yet.
@@ -42,8 +42,9 @@ const ALLOWED_BACKLOG: f64 = 96.0;
 const GRACE: Duration = Duration::from_micros(1_500);
 /// By how many standard deviations more may be lost than on average.
 const LOSS_DEVIATIONS: f64 = 4.0;
-/// The number of messages after which the loss in a window is judged on one host without an allowance for chance. Half of
-/// the allowed loss then looks like too much in two of a thousand cases.
+/// The number of messages after which the loss in a window is judged on one host without an
+/// allowance for chance. Half of the allowed loss then looks like too much in two of a thousand
+/// cases.
 const JUDGED_MESSAGES: f64 = 20_000.0;
 /// The least number of lost messages by which a rate is lowered before that.
 const MIN_LOST: f64 = 3.0;
@@ -64,7 +65,8 @@ struct ConsumerReports {
 struct Judgement {
     /// The number of messages sent at other rates. What arrived of them says nothing of this rate.
     sent_before: u64,
-    /// When it began, and how many messages had been sent. `None` until all of the others have arrived or are lost.
+    /// When it began, and how many messages had been sent. `None` until all of the others have
+    /// arrived or are lost.
     began: Option<(u64, u64)>,
 }
 
@@ -145,9 +147,9 @@ impl Pacer {
         now >= self.slice_ends_ns
     }
 
-    /// Ends the slice if its time is over, and chooses the next rate. `warm_up_left_ns` is how much of the warm-up is left.
-    /// During the search it blocks for some milliseconds. Between hosts it blocks for two round trips, or until the
-    /// queues of the link are empty, for a second at most.
+    /// Ends the slice if its time is over, and chooses the next rate. `warm_up_left_ns` is how much
+    /// of the warm-up is left. During the search it blocks for some milliseconds. Between hosts it
+    /// blocks for two round trips, or until the queues of the link are empty, for a second at most.
     ///
     /// # Errors
     /// When the search is over and no report has arrived from another host.
@@ -218,13 +220,15 @@ impl Pacer {
         }
     }
 
-    /// Lowers the rate by a step. What was sent since a time with a number of sent messages only matters at full speed.
+    /// Lowers the rate by a step. What was sent since a time with a number of sent messages only
+    /// matters at full speed.
     fn slow_down(&mut self, (began_ns, sent_before): (u64, u64), now: u64, sent: u64) {
         let offered = (sent - sent_before) as f64 / (now - began_ns) as f64;
         self.search.step(Slice { offered, arrived: offered, is_too_fast: true }, false);
     }
 
-    /// What had not arrived when a slice ended. Blocks until it has, between hosts until the deadline.
+    /// What had not arrived when a slice ended. Blocks until it has, between hosts until the
+    /// deadline.
     fn backlog(&mut self, slice: f64, sent: u64, deadline_ns: u64) -> Backlog {
         let wait = self.timing.report_age + GRACE * (self.consumers.len() as u32).saturating_sub(1);
         if !wait.is_zero() {
@@ -258,7 +262,8 @@ impl Pacer {
         self.consumers.iter().map(|consumer| consumer.reports.progress()).collect()
     }
 
-    /// Waits until no more messages arrive or the deadline has passed, for at most [`Timing::max_pauses`] pauses.
+    /// Waits until no more messages arrive or the deadline has passed, for at most
+    /// [`Timing::max_pauses`] pauses.
     fn drain(&mut self, sent: u64, deadline_ns: u64) {
         for _ in 0..self.timing.max_pauses() {
             if now_ns() >= deadline_ns {
@@ -284,8 +289,8 @@ impl Pacer {
         was_lossy
     }
 
-    /// Whether a consumer on this host has lost too many messages: of [`JUDGED_MESSAGES`] or more, or of fewer so many
-    /// that it is not by chance. What is judged is not judged again.
+    /// Whether a consumer on this host has lost too many messages: of [`JUDGED_MESSAGES`] or more,
+    /// or of fewer so many that it is not by chance. What is judged is not judged again.
     fn is_clearly_lossy(&mut self) -> bool {
         let mut is_lossy = false;
         for ConsumerReports { reports, before } in &mut self.consumers {
@@ -324,8 +329,8 @@ impl Pacer {
     }
 }
 
-/// Whether more messages were lost between two reports than may be. `link_loss` is the share that the link to another host
-/// may lose, more or less by chance.
+/// Whether more messages were lost between two reports than may be. `link_loss` is the share that
+/// the link to another host may lose, more or less by chance.
 fn is_lossy(before: StreamProgress, after: StreamProgress, link_loss: Option<f64>) -> bool {
     let (passed, lost) = lost_between(before, after);
     match link_loss {
@@ -337,7 +342,8 @@ fn is_lossy(before: StreamProgress, after: StreamProgress, link_loss: Option<f64
     }
 }
 
-/// The number of messages that arrived or were lost between two reports, and how many of them were lost.
+/// The number of messages that arrived or were lost between two reports, and how many of them were
+/// lost.
 fn lost_between(before: StreamProgress, after: StreamProgress) -> (f64, f64) {
     let passed = after.next.saturating_sub(before.next) as f64;
     (passed, passed - after.received.saturating_sub(before.received) as f64)
@@ -360,7 +366,8 @@ mod tests {
         Reports::of_socket(ours)
     }
 
-    /// The rate after a slice at full speed in which consumers received so many of 1,000 messages, and after another one.
+    /// The rate after a slice at full speed in which consumers received so many of 1,000 messages,
+    /// and after another one.
     fn rate(received: &[u64]) -> f64 {
         let mut pacer = Pacer::new(received.iter().map(|&received| reports(received)).collect(), false);
         pacer.search.step(Slice { offered: 1.0, arrived: 1.0, is_too_fast: true }, true);

@@ -1,5 +1,6 @@
-//! The search for the highest rate that is sustained: a bisection between a rate that was sustained and one that was
-//! too fast. It begins at full speed, or at a low rate that is doubled as long as it is sustained.
+//! The search for the highest rate that is sustained: a bisection between a rate that was sustained
+//! and one that was too fast. It begins at full speed, or at a low rate that is doubled as long as
+//! it is sustained.
 
 /// The lower bound of the search as a part of full speed, if full speed was too fast from the
 /// start.
@@ -12,7 +13,8 @@ const ONCE_SUSTAINED: f64 = 0.5;
 const NEAR: f64 = 1.05;
 /// The part of the found rate that is used in the window.
 const MARGIN: f64 = 0.95;
-/// A producer that sends at less than this part of the rate, in a few slices in a row, is at full speed.
+/// A producer that sends at less than this part of the rate, in a few slices in a row, is at full
+/// speed.
 const MIN_PART_OF_RATE: f64 = 0.8;
 /// The number of these slices. In one or two it may not have had its core.
 const FULL_SPEED_SLICES: u32 = 3;
@@ -27,7 +29,8 @@ pub(super) struct RateSearch {
     /// Whether the slice before was too fast at the same rate. A single such slice may have another
     /// cause.
     is_doubted: bool,
-    /// The highest rate of a slice at full speed. In some of them the producer may not have had its core.
+    /// The highest rate of a slice at full speed. In some of them the producer may not have had its
+    /// core.
     full_speed: f64,
     /// In how many slices in a row the producer did not reach the rate.
     missed: u32,
@@ -40,7 +43,8 @@ pub(super) struct RateSearch {
 pub(super) struct Slice {
     /// The rate at which the producer has sent.
     pub(super) offered: f64,
-    /// The rate of what arrived in time: that of what was sent, or less if clearly more was late than one batch.
+    /// The rate of what arrived in time: that of what was sent, or less if clearly more was late
+    /// than one batch.
     pub(super) arrived: f64,
     /// Whether messages were lost or late, too many of them.
     pub(super) is_too_fast: bool,
@@ -57,7 +61,8 @@ enum SearchPhase {
     FullSpeed { low: f64 },
     /// It is from `low` to `high`, which was too fast. If `low` is guessed, it may be lower.
     Between { low: f64, high: f64, is_low_guessed: bool },
-    /// It is from `low` to `high`, unless `high` was too fast for another reason. It is tried once more.
+    /// It is from `low` to `high`, unless `high` was too fast for another reason. It is tried once
+    /// more.
     Near { low: f64, high: f64 },
     /// It is found.
     Found,
@@ -76,8 +81,8 @@ impl RateSearch {
         }
     }
 
-    /// A search that begins at this rate, for queues that take long to drain. Until the producer is at full speed, no
-    /// slice is faster than twice what is sustained.
+    /// A search that begins at this rate, for queues that take long to drain. Until the producer is
+    /// at full speed, no slice is faster than twice what is sustained.
     pub(super) fn from(rate: f64) -> RateSearch {
         RateSearch { rate, doubles: true, ..RateSearch::new() }
     }
@@ -330,8 +335,9 @@ mod tests {
         assert!(search.rate.is_infinite());
     }
 
-    /// The steps of a search over a link that queues what it cannot carry, until the queue has drained. Of a slice of 100 ms,
-    /// late messages count from 8 % or 68 on, and are too many from 8 % and 68 on.
+    /// The steps of a search over a link that queues what it cannot carry, until the queue has
+    /// drained. Of a slice of 100 ms, late messages count from 8 % or 68 on, and are too many from
+    /// 8 % and 68 on.
     fn steps_over_link(search: &mut RateSearch, capacity: f64) -> usize {
         for step in 1..100 {
             let (sent, time) = (search.rate * 1e8, 1e8);

@@ -8,11 +8,12 @@ use serde::{Deserialize, Serialize};
 const PACKET_BYTES: usize = 1_472;
 /// The messages that may arrive late in each slice between hosts, besides one batch.
 const ALLOWED_LATE: f64 = 4.0;
-/// The largest batch that a mechanism sends by one call: this many messages, of this many bytes together.
+/// The largest batch that a mechanism sends by one call: this many messages, of this many bytes
+/// together.
 const BATCH: usize = 64;
 const BATCH_BYTES: usize = 64 << 10;
-/// The number of messages in a slice at the rate of the link, in messages that may be late. With fewer, a batch looks like
-/// a rate that is too high.
+/// The number of messages in a slice at the rate of the link, in messages that may be late. With
+/// fewer, a batch looks like a rate that is too high.
 const SLICE_IN_LATE: f64 = 20.0;
 /// The shortest slice of a search between hosts, in nanoseconds.
 const MIN_SLICE_NS: f64 = 5e6;
@@ -59,7 +60,8 @@ impl LinkEstimate {
         (FIRST_PART_OF_LINK * self.rate(bytes)).min(MAX_FIRST_RATE)
     }
 
-    /// The time that a search for messages of this length takes because of the link, in nanoseconds.
+    /// The time that a search for messages of this length takes because of the link, in
+    /// nanoseconds.
     pub(crate) fn search_ns(&self, bytes: usize) -> u64 {
         let timing = Timing::between_hosts(self, bytes);
         REMOTE_STEPS * timing.step_ns() + timing.link.map_or(0, |link| link.reserve_ns)
@@ -69,13 +71,14 @@ impl LinkEstimate {
 /// The durations of a search, and what it allows for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timing {
-    /// The length of one step, for each consumer. If the consumers share a core, each of them runs within it.
+    /// The length of one step, for each consumer. If the consumers share a core, each of them runs
+    /// within it.
     pub(super) slice_ns: u64,
     /// How old a report is when it arrives.
     pub(super) report_age: Duration,
-    /// The length of a pause after a step. Pauses are repeated as long as messages still arrive. A rate
-    /// that is too high fills all buffers, and the messages left in them would count against the next
-    /// rate.
+    /// The length of a pause after a step. Pauses are repeated as long as messages still arrive. A
+    /// rate that is too high fills all buffers, and the messages left in them would count against
+    /// the next rate.
     pub(super) pause: Duration,
     /// The longest time of the pauses after a step.
     pub(super) longest_drain: Duration,
@@ -92,10 +95,11 @@ pub(super) struct LinkAllowance {
     pub(super) allowed_late: f64,
     /// The time over which the loss is judged after the search, in nanoseconds.
     pub(super) judged_ns: u64,
-    /// How long before the end of the warm-up the queues are to be empty, in nanoseconds. The window of a consumer opens
-    /// before the one of its producer.
+    /// How long before the end of the warm-up the queues are to be empty, in nanoseconds. The
+    /// window of a consumer opens before the one of its producer.
     pub(super) empty_ns: u64,
-    /// How long before the end of the warm-up the last slice of the search may begin, in nanoseconds.
+    /// How long before the end of the warm-up the last slice of the search may begin, in
+    /// nanoseconds.
     pub(super) reserve_ns: u64,
 }
 

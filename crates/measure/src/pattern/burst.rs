@@ -1,5 +1,5 @@
-//! One producer sends [`BURST`] messages before the consumer receives the first. Shows how much memory the channel takes when full, and how
-//! much it keeps when it is empty again.
+//! One producer sends [`BURST`] messages before the consumer receives the first. Shows how much
+//! memory the channel takes when full, and how much it keeps when it is empty again.
 
 use super::rules::{Metric, Rules};
 use crate::case::{Case, Payload};

@@ -1,5 +1,5 @@
-//! One producer sends to one consumer, which drops every receive that is not ready at once and starts a new one. Shows whether a message is
-//! lost when the receive for it is cancelled.
+//! One producer sends to one consumer, which drops every receive that is not ready at once and
+//! starts a new one. Shows whether a message is lost when the receive for it is cancelled.
 
 use super::rules::{Metric, Rules, StreamEnd};
 use crate::case::Case;

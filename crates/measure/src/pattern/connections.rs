@@ -1,5 +1,6 @@
-//! One thread sends on several connections to one process, as fast as it can. It sends [`TURN`] messages on one connection, which may be
-//! sent together, then as many on the next. Each connection carries its own stream of messages. One consumer receives from all connections.
+//! One thread sends on several connections to one process, as fast as it can. It sends [`TURN`]
+//! messages on one connection, which may be sent together, then as many on the next. Each
+//! connection carries its own stream of messages. One consumer receives from all connections.
 
 use anyhow::Result;
 
@@ -11,7 +12,8 @@ use crate::message::{Faults, StreamCount};
 use crate::refusal::{Inadmissible, RefusalKind, require_lossless, require_processes};
 use crate::spec::{Scope, Spec};
 
-/// The number of messages sent on one of several connections before the sender switches to the next.
+/// The number of messages sent on one of several connections before the sender switches to the
+/// next.
 pub const TURN: u64 = 16;
 
 pub(super) struct Connections;

@@ -1,5 +1,5 @@
-//! Several producers send to one consumer as fast as they can, each through its own channel. The consumer receives from all channels. The
-//! cell's capacity is divided among the channels.
+//! Several producers send to one consumer as fast as they can, each through its own channel. The
+//! consumer receives from all channels. The cell's capacity is divided among the channels.
 
 use super::rules::Rules;
 use crate::bound::{Cost, Costs};

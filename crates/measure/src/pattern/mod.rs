@@ -1,7 +1,8 @@
 //! Patterns: who sends to whom, and what follows from it.
 //!
-//! Each pattern is one file. It implements `Rules` of `rules.rs`, whose default methods describe a stream of one producer to one consumer;
-//! a file has only what differs from that. To add a pattern, add a file here, a variant to [`Pattern`] with its name, and a line to
+//! Each pattern is one file. It implements `Rules` of `rules.rs`, whose default methods describe a
+//! stream of one producer to one consumer; a file has only what differs from that. To add a
+//! pattern, add a file here, a variant to [`Pattern`] with its name, and a line to
 //! `Pattern::rules`; the compiler asks for each.
 
 mod assignment;
@@ -58,7 +59,8 @@ impl Pattern {
         self.rules().result()
     }
 
-    /// Whether several consumers compete for the messages of a stream. Then none of them knows how many it will receive.
+    /// Whether several consumers compete for the messages of a stream. Then none of them knows how
+    /// many it will receive.
     pub fn consumers_compete(self) -> bool {
         self.rules().consumers_compete()
     }
@@ -73,8 +75,8 @@ impl Pattern {
         self.rules().is_bidirectional()
     }
 
-    /// Whether the sender waits for each reply, or for the arrival of its own message, before it sends the next. The result is then a
-    /// latency and not a rate.
+    /// Whether the sender waits for each reply, or for the arrival of its own message, before it
+    /// sends the next. The result is then a latency and not a rate.
     pub fn is_round_trip(self) -> bool {
         self.rules().metric() == Metric::RoundTrip
     }
@@ -84,13 +86,14 @@ impl Pattern {
         self.rules().layout() == Layout::OneThread
     }
 
-    /// Whether one process sends all streams: several threads share a connection, or one thread switches between connections.
+    /// Whether one process sends all streams: several threads share a connection, or one thread
+    /// switches between connections.
     pub fn is_one_sender(self) -> bool {
         self.rules().layout() == Layout::OneSender
     }
 
-    /// Whether it is a pipeline: its functions make, check, count and time the messages themselves; see [`crate::pipeline`]. They wait in
-    /// their own way, on cores that the scheduler chooses.
+    /// Whether it is a pipeline: its functions make, check, count and time the messages themselves;
+    /// see [`crate::pipeline`]. They wait in their own way, on cores that the scheduler chooses.
     pub fn is_pipeline(self) -> bool {
         self.rules().layout() == Layout::Pipeline
     }

@@ -1,4 +1,5 @@
-//! Several producers send to as many consumers through one channel, as fast as they can. Each message goes to one consumer.
+//! Several producers send to as many consumers through one channel, as fast as they can. Each
+//! message goes to one consumer.
 
 use super::rules::{Rules, StreamEnd};
 use crate::bound::{Cost, Costs};
@@ -7,7 +8,8 @@ use crate::message::{Faults, StreamCount, digest};
 use crate::refusal::{Inadmissible, RefusalKind};
 use crate::spec::{Scope, Spec};
 
-/// The maximum number of producers, and of consumers, of one shared channel. Their reports must fit in one packet.
+/// The maximum number of producers, and of consumers, of one shared channel. Their reports must fit
+/// in one packet.
 const MAX_SHARING: usize = 32;
 
 pub(super) struct Mpmc;
@@ -57,7 +59,8 @@ impl Rules for Mpmc {
     }
 }
 
-/// The faults of a producer's messages that several consumers shared. Together they must have received each message once.
+/// The faults of a producer's messages that several consumers shared. Together they must have
+/// received each message once.
 pub(super) fn received_once(producer: usize, sent: u64, counts: &[&StreamCount]) -> Faults {
     let (received, sum) =
         counts.iter().fold((0u64, 0u64), |(n, sum), count| (n + count.received, sum.wrapping_add(count.digest)));

@@ -1,4 +1,5 @@
-//! Pipelines: a sender sends a number of messages through functions to its receivers; see [`crate::pipeline`].
+//! Pipelines: a sender sends a number of messages through functions to its receivers; see
+//! [`crate::pipeline`].
 
 use super::rules::{Layout, ResultParty, Rules};
 use crate::bound::{Bound, Cost, Costs};

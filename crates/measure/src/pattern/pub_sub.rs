@@ -1,4 +1,5 @@
-//! One publisher sends to several subscribers as fast as it can. Each subscriber gets every message.
+//! One publisher sends to several subscribers as fast as it can. Each subscriber gets every
+//! message.
 
 use super::rules::Rules;
 use crate::case::Cell;

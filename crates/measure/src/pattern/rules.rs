@@ -1,4 +1,5 @@
-//! What distinguishes a pattern: the questions that each pattern answers, and their default answers.
+//! What distinguishes a pattern: the questions that each pattern answers, and their default
+//! answers.
 
 use anyhow::Result;
 
@@ -10,7 +11,8 @@ use crate::refusal::Inadmissible;
 use crate::spec::{Scope, Spec};
 use crate::window::Window;
 
-/// What distinguishes a pattern. The default methods describe a stream of one producer to one consumer.
+/// What distinguishes a pattern. The default methods describe a stream of one producer to one
+/// consumer.
 pub(crate) trait Rules: Sync {
     // Its words.
 
@@ -59,7 +61,8 @@ pub(crate) trait Rules: Sync {
         (self.senders(cell), self.consumers(cell))
     }
 
-    /// What a party does with the ends that the mechanism opened for it. A party may do several things, or share a task with others.
+    /// What a party does with the ends that the mechanism opened for it. A party may do several
+    /// things, or share a task with others.
     ///
     /// # Errors
     /// When a party lacks an end.
@@ -67,7 +70,8 @@ pub(crate) trait Rules: Sync {
         one_way(pattern, parties)
     }
 
-    /// Whether a process of this role has an end for each producer, and so may need more file descriptors than usual.
+    /// Whether a process of this role has an end for each producer, and so may need more file
+    /// descriptors than usual.
     fn opens_end_per_producer(&self, _: Role) -> bool {
         false
     }
@@ -167,7 +171,8 @@ pub(crate) trait Rules: Sync {
 
     // Its limits.
 
-    /// Checks whether a mechanism can run a case of this pattern, beyond what holds for all patterns.
+    /// Checks whether a mechanism can run a case of this pattern, beyond what holds for all
+    /// patterns.
     ///
     /// # Errors
     /// Why it cannot.
@@ -210,7 +215,8 @@ pub(crate) enum Layout {
 pub(crate) enum StreamEnd {
     /// With an end mark, which says how many messages there were.
     Mark,
-    /// When every producer has closed: an end mark would reach one of several consumers, or be lost.
+    /// When every producer has closed: an end mark would reach one of several consumers, or be
+    /// lost.
     Close,
 }
 
@@ -236,7 +242,8 @@ pub(crate) enum ResultParty {
     LastReceiver,
 }
 
-/// The faults of a stream's messages. Without the end mark, a consumer does not know how many were sent.
+/// The faults of a stream's messages. Without the end mark, a consumer does not know how many were
+/// sent.
 fn sent_against_received(sent: u64, counts: &[&StreamCount]) -> Faults {
     let mut faults = Faults::default();
     for count in counts {

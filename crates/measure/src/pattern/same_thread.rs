@@ -1,4 +1,5 @@
-//! One thread sends a message and receives it, over and over (loopback in one thread). Shows the cost without any wake-up.
+//! One thread sends a message and receives it, over and over (loopback in one thread). Shows the
+//! cost without any wake-up.
 
 use anyhow::Result;
 

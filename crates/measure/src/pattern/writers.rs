@@ -1,5 +1,6 @@
-//! Several threads of one process send to one consumer through one connection, as fast as they can. No message may be delayed until a
-//! later message exists. Messages that are queued at the connection may be sent together.
+//! Several threads of one process send to one consumer through one connection, as fast as they can.
+//! No message may be delayed until a later message exists. Messages that are queued at the
+//! connection may be sent together.
 
 use super::rules::{Layout, Rules};
 use crate::bound::{Cost, Costs};
@@ -7,7 +8,8 @@ use crate::case::{Case, Cell, Place};
 use crate::refusal::{Inadmissible, RefusalKind, require_lossless, require_processes};
 use crate::spec::{Scope, Spec};
 
-/// The maximum number of threads that write to one connection. Their reports must fit in one packet.
+/// The maximum number of threads that write to one connection. Their reports must fit in one
+/// packet.
 const MAX_WRITERS: usize = 256;
 
 pub(super) struct Writers;

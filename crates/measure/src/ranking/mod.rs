@@ -41,7 +41,8 @@ pub struct Ranking {
     /// The rounds that do not count, because the cores were at another distance. `None` if all
     /// count.
     pub left_out: Option<LeftOut>,
-    /// The largest share of messages that the link between two hosts may lose, by its measured packet loss. 0 on one host.
+    /// The largest share of messages that the link between two hosts may lose, by its measured
+    /// packet loss. 0 on one host.
     pub link_loss: f64,
     /// How wrong the times may be, if they were measured from one host to the other.
     pub one_way: Option<OneWay>,
@@ -55,8 +56,8 @@ pub struct Ranking {
 pub struct OneWay {
     /// The largest error of any instance, in nanoseconds: [`crate::hosts::ClockError::max_ns`].
     pub error_ns: f64,
-    /// Half of the fastest round trip of a minimal packet on the link, in nanoseconds. `None` if the link was not
-    /// measured.
+    /// Half of the fastest round trip of a minimal packet on the link, in nanoseconds. `None` if
+    /// the link was not measured.
     pub half_round_trip_ns: Option<f64>,
 }
 
@@ -74,9 +75,10 @@ impl Ranking {
         }
     }
 
-    /// The best of some rows, which are given by their indexes: the first that no other of them is known to beat.
-    /// It need not be the first of them, because rows are sorted by their comparisons with the first row of all. Where each is beaten
-    /// by another, in a cycle, it is the first. `None` without rows.
+    /// The best of some rows, which are given by their indexes: the first that no other of them is
+    /// known to beat. It need not be the first of them, because rows are sorted by their
+    /// comparisons with the first row of all. Where each is beaten by another, in a cycle, it is
+    /// the first. `None` without rows.
     pub fn best_of(&self, rows: &[usize]) -> Option<usize> {
         let is_beaten = |row: usize| {
             rows.iter().any(|other| *other != row && self.comparison(row, *other).verdict == Verdict::Faster)

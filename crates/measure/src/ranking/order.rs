@@ -1,4 +1,5 @@
-//! The order of the mechanisms of a cell, by their paired ratios: which is the best, and which share a rank.
+//! The order of the mechanisms of a cell, by their paired ratios: which is the best, and which
+//! share a rank.
 
 use std::collections::BTreeMap;
 
@@ -84,8 +85,8 @@ pub(super) fn compare_all(ratios: &Ratios, rows: &[(usize, Row)], floor: Option<
 }
 
 /// Gives each sorted row its rank. It depends on how many rows are known to be better. Rows with
-/// the same number share a rank and are adjacent. A row that cannot be compared with the first, not even through
-/// others, has no rank, and comes after those that have one.
+/// the same number share a rank and are adjacent. A row that cannot be compared with the first, not
+/// even through others, has no rank, and comes after those that have one.
 pub(super) fn assign_ranks(ratios: &Ratios, rows: &mut [(usize, Row)], floor: Option<f64>) {
     let mut better = vec![0; rows.len()];
     for (above, pairs) in compare_all(ratios, rows, floor).iter().enumerate() {
@@ -112,7 +113,8 @@ pub(super) fn assign_ranks(ratios: &Ratios, rows: &mut [(usize, Row)], floor: Op
     });
 }
 
-/// The indices, in order, of the first row and of those that are comparable with it, or with one that is, and so on.
+/// The indices, in order, of the first row and of those that are comparable with it, or with one
+/// that is, and so on.
 fn connected_with_first(ratios: &Ratios, rows: &[(usize, Row)]) -> Vec<usize> {
     let mut rest: Vec<usize> = (0..rows.len()).filter(|index| rows[*index].1.result.is_some()).collect();
     let mut connected: Vec<usize> = rest.drain(..rest.len().min(1)).collect();
@@ -142,7 +144,8 @@ struct Contender {
     metric_ns: f64,
 }
 
-/// The median ln ratio of `a` and `b`; without common rounds, the ln ratio of their metrics. Positive if `b` is better.
+/// The median ln ratio of `a` and `b`; without common rounds, the ln ratio of their metrics.
+/// Positive if `b` is better.
 fn advantage(ratios: &Ratios, a: Contender, b: Contender) -> f64 {
     ratios.median(a.at, b.at).unwrap_or_else(|| (a.metric_ns / b.metric_ns).ln())
 }

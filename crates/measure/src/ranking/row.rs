@@ -30,11 +30,13 @@ pub struct Row {
     pub failed: Option<(usize, String)>,
     /// The promise that it broke.
     pub breach: Option<Breach>,
-    /// The share of messages that it lost, if it lost so many of an open loop that it has no result.
+    /// The share of messages that it lost, if it lost so many of an open loop that it has no
+    /// result.
     pub lost: Option<f64>,
 }
 
-/// If a mechanism loses this part of the messages of an open loop, there is no 99th percentile, by which it would be compared.
+/// If a mechanism loses this part of the messages of an open loop, there is no 99th percentile, by
+/// which it would be compared.
 const NO_P99: f64 = 0.01;
 
 /// The results of a mechanism in a cell: medians over its instances, unless stated otherwise.
@@ -68,8 +70,8 @@ pub struct RowResult {
     /// The messages received from the slowest producer, as a part of the mean of all producers.
     /// Only with several producers.
     pub fairness: Option<f64>,
-    /// The memory of all processes at the end of the window, in bytes, beyond what they had before the
-    /// mechanism was opened.
+    /// The memory of all processes at the end of the window, in bytes, beyond what they had before
+    /// the mechanism was opened.
     pub memory: Option<f64>,
     /// The memory of the channel in bytes: when it was opened, with the whole burst in it, and
     /// after all messages were received.
@@ -79,8 +81,9 @@ pub struct RowResult {
     pub dropped: (u64, u64),
     /// The share of messages lost within the windows, from 0 to 1, over all instances.
     pub lost: f64,
-    /// Its rank among the cell's mechanisms. `None` for the control, if the noise floor is unknown, and
-    /// if it cannot be compared with the first one: it has too few rounds in common with others.
+    /// Its rank among the cell's mechanisms. `None` for the control, if the noise floor is unknown,
+    /// and if it cannot be compared with the first one: it has too few rounds in common with
+    /// others.
     pub rank: Option<Rank>,
     /// The comparison with the first row, as a ln ratio. Negative is worse. `None` for the first
     /// row and with too few rounds.
@@ -165,14 +168,15 @@ pub(super) fn row(record: &Record, at: usize) -> Option<Row> {
     })
 }
 
-/// The share of messages that an entrant lost in an open loop, if it lost so many that it has no 99th percentile and so
-/// no result.
+/// The share of messages that an entrant lost in an open loop, if it lost so many that it has no
+/// 99th percentile and so no result.
 pub fn loss_without_p99(record: &Record, entrant: usize) -> Option<f64> {
     let is_open_loop = record.entrants[entrant].case.load != Load::Saturated;
     Some(share_lost(valid(record, entrant))).filter(|lost| is_open_loop && *lost >= NO_P99)
 }
 
-/// The share of messages that an entrant lost within the window of each valid instance, from 0 to 1.
+/// The share of messages that an entrant lost within the window of each valid instance, from 0 to
+/// 1.
 pub fn losses(record: &Record, entrant: usize) -> Vec<f64> {
     valid(record, entrant).map(|instance| instance.figures.share_lost()).collect()
 }

@@ -15,7 +15,8 @@ use super::{sample, sign};
 /// The maximum rounding error of a computed coverage, by which it may be below the requested one.
 const ROUNDING: f64 = 1e-12;
 
-/// An estimate and the interval around it, on the scale of ln ratios; positive means "B better than A".
+/// An estimate and the interval around it, on the scale of ln ratios; positive means "B better than
+/// A".
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Interval {
@@ -25,7 +26,8 @@ pub struct Interval {
     pub low: f64,
     /// The upper end, a ln ratio.
     pub high: f64,
-    /// The probability, 0 to 1, with which such an interval contains the truth; at least the confidence asked for.
+    /// The probability, 0 to 1, with which such an interval contains the truth; at least the
+    /// confidence asked for.
     pub coverage: f64,
 }
 

@@ -86,8 +86,8 @@ fn split(sorted: &[f64]) -> Option<usize> {
     (best.1 >= MIN_EXPLAINED * variance && best.0 > 0).then_some(best.0)
 }
 
-/// Returns what stays in one mode, and its share in the fast one. Slices whose logarithm is at least
-/// `threshold` are slow. `fast_slices` is the share of the others.
+/// Returns what stays in one mode, and its share in the fast one. Slices whose logarithm is at
+/// least `threshold` are slow. `fast_slices` is the share of the others.
 fn level(instances: &[Vec<f64>], threshold: f64, fast_slices: f64) -> (ModeLevel, f64) {
     let slow_share =
         |slices: &Vec<f64>| slices.iter().filter(|ns| ns.ln() >= threshold).count() as f64 / slices.len() as f64;

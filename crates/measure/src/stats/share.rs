@@ -7,8 +7,8 @@
 /// The quantile of the normal distribution for a confidence of 95 %.
 const Z: f64 = 1.959_963_984_540_054;
 
-/// The interval that contains the share with a confidence of 95 %, from `count` of `trials`: its low and high
-/// end, from 0 to 1. Without trials it is everything from 0 to 1.
+/// The interval that contains the share with a confidence of 95 %, from `count` of `trials`: its
+/// low and high end, from 0 to 1. Without trials it is everything from 0 to 1.
 pub fn share_interval(count: u64, trials: u64) -> (f64, f64) {
     if trials == 0 {
         return (0.0, 1.0);

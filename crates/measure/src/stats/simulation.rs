@@ -198,8 +198,9 @@ fn equal_mechanisms_are_almost_never_decided_under_any_noise() {
     }
 }
 
-/// In how many cells "use X" is said, which needs X to beat every other candidate. X is the best of the same 9 rounds, which favours
-/// it. The first candidate is faster by `lead`, as a ln ratio; the others are equal.
+/// In how many cells "use X" is said, which needs X to beat every other candidate. X is the best of
+/// the same 9 rounds, which favours it. The first candidate is faster by `lead`, as a ln ratio; the
+/// others are equal.
 fn best_is_named(noise: Noise, candidates: usize, lead: f64, seed: u64) -> f64 {
     const ROUNDS: usize = 9;
     const SCALE: f64 = 0.03;

@@ -61,8 +61,8 @@ pub fn shift_test_p(a: &[f64], b: &[f64], margin: f64) -> f64 {
 /// The one-sided p-value of a rank-sum test. The null hypothesis is that the shift from `a` to `b`
 /// is at least `limit`; a small value shows that it is less.
 ///
-/// `a` and `b` are as in [`shift_interval`]; `limit` is a ln ratio. The result is 1 (no evidence) if
-/// a side has no samples, or if a value, a difference or the limit is not finite.
+/// `a` and `b` are as in [`shift_interval`]; `limit` is a ln ratio. The result is 1 (no evidence)
+/// if a side has no samples, or if a value, a difference or the limit is not finite.
 #[must_use]
 pub fn shift_below_p(a: &[f64], b: &[f64], limit: f64) -> f64 {
     let differences = differences(a, b);

@@ -50,7 +50,8 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// How large a difference must be to be called one, and how small to be called none. Fractions: 0.02 is 2 %.
+/// How large a difference must be to be called one, and how small to be called none. Fractions:
+/// 0.02 is 2 %.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Margins {

@@ -37,7 +37,8 @@ struct Report {
 pub(crate) struct Slice {
     /// Messages per second.
     pub(crate) rate: f64,
-    /// The processor time for a message of the thread that counts them, in seconds. In a stream, that is the receiver.
+    /// The processor time for a message of the thread that counts them, in seconds. In a stream,
+    /// that is the receiver.
     pub(crate) cpu: f64,
 }
 

@@ -4,14 +4,14 @@
 //!
 //! For each transport and task, all contenders have fresh connections in each round and stay alive
 //! together. They take turns in slices of some milliseconds, in mirrored order, so that a change of
-//! the machine meets all of them. While one has its turn, the threads of the others sleep. Sender and
-//! receiver run on two cores, and swap them after each round.
+//! the machine meets all of them. While one has its turn, the threads of the others sleep. Sender
+//! and receiver run on two cores, and swap them after each round.
 //!
 //! A figure is the contender's rate as a share of the native one's: the median over rounds of the
 //! median over slices next to each other, with its quartiles. WebSockets are compared with
-//! tungstenite. `receiver's CPU` is the processor time of a stream's receiver for a message, as a share
-//! of the native one's. `epoll alone` are the same native sockets in a loop that waits with epoll and does
-//! nothing else: what an event loop costs at least.
+//! tungstenite. `receiver's CPU` is the processor time of a stream's receiver for a message, as a
+//! share of the native one's. `epoll alone` are the same native sockets in a loop that waits with
+//! epoll and does nothing else: what an event loop costs at least.
 
 mod contender;
 mod epoll;

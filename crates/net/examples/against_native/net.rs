@@ -76,7 +76,8 @@ impl Net {
         self.wait(|_, event| matches!(event, Event::Drained(_)))
     }
 
-    /// Repeats a send until it is accepted, and waits until nothing is queued, as a blocking send does.
+    /// Repeats a send until it is accepted, and waits until nothing is queued, as a blocking send
+    /// does.
     fn send_with(&mut self, mut send: impl FnMut(&mut Net) -> Outcome) -> Result<()> {
         loop {
             match check(send(self))? {

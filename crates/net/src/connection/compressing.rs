@@ -9,8 +9,8 @@ use crate::codec::websocket::{self, Opcode, mask};
 use crate::event::Outcome;
 
 impl Connection {
-    /// Compresses a message and sends it. Once it is compressed it has to be sent, because later ones
-    /// may refer to it; so this happens under the lock, and only if the message is accepted.
+    /// Compresses a message and sends it. Once it is compressed it has to be sent, because later
+    /// ones may refer to it; so this happens under the lock, and only if the message is accepted.
     #[inline(never)]
     pub(super) fn send_compressed(
         &self,

@@ -25,8 +25,8 @@ impl Connection {
         self.drain(&mut out)
     }
 
-    /// Sends a WebSocket ping. Returns whether the kernel has accepted it; otherwise it waits in the
-    /// queue. After a closing frame nothing is sent.
+    /// Sends a WebSocket ping. Returns whether the kernel has accepted it; otherwise it waits in
+    /// the queue. After a closing frame nothing is sent.
     ///
     /// # Errors
     ///

@@ -62,7 +62,8 @@ pub(super) struct Outgoing {
     /// Set where writability is reported only on request.
     pub(super) writable: Option<OnDemandWritable>,
     pub(super) counts: SendCounts,
-    /// Whether a refused send was noted since the queue last drained: [`super::Connection::notes_full`].
+    /// Whether a refused send was noted since the queue last drained:
+    /// [`super::Connection::notes_full`].
     #[cfg(feature = "tracing")]
     pub(super) full_noted: bool,
 }

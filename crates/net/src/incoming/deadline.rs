@@ -20,8 +20,8 @@ pub(crate) fn after(at: Instant, time: Duration) -> Instant {
     at.checked_add(time).unwrap_or_else(|| at + Duration::from_secs(1 << 32))
 }
 
-/// The time in the node's heap at which this connection's deadlines are looked at next. The heap may
-/// also have later times of the connection, which are ignored.
+/// The time in the node's heap at which this connection's deadlines are looked at next. The heap
+/// may also have later times of the connection, which are ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Armed {
     #[default]

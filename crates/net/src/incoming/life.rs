@@ -151,7 +151,8 @@ impl Life {
         matches!(self, Life::Open(PeerDirection::Finished))
     }
 
-    /// Starts the orderly end, which takes until then at most. `reason`: if it was not reported yet.
+    /// Starts the orderly end, which takes until then at most. `reason`: if it was not reported
+    /// yet.
     pub(super) fn begin_ending(
         &mut self,
         reason: Option<Reason>,

@@ -32,8 +32,8 @@ impl<S> Node<S> {
         })
     }
 
-    /// As [`Node::poll`], but `on_event` can stop early by returning `Break`. The next call delivers
-    /// the remaining events.
+    /// As [`Node::poll`], but `on_event` can stop early by returning `Break`. The next call
+    /// delivers the remaining events.
     ///
     /// # Errors
     ///
@@ -126,9 +126,9 @@ impl<S> Node<S> {
         }
     }
 
-    /// Lets a run go on after a look at the clock, unless the time of its connection is over. Returns
-    /// whether it goes on. Otherwise each look would end the run, and the decoder would have to find the
-    /// next message, which takes longer.
+    /// Lets a run go on after a look at the clock, unless the time of its connection is over.
+    /// Returns whether it goes on. Otherwise each look would end the run, and the decoder would
+    /// have to find the next message, which takes longer.
     #[inline(never)]
     fn extend_run(&mut self) -> bool {
         let Some(run) = self.reader.run.as_ref().filter(|run| run.is_used_up()) else { return false };
@@ -170,8 +170,8 @@ impl<S> Node<S> {
         }
     }
 
-    /// Completes an event with what exists while it is delivered. Not inlined, so that what delivers
-    /// messages stays small.
+    /// Completes an event with what exists while it is delivered. Not inlined, so that what
+    /// delivers messages stays small.
     #[inline(never)]
     fn lend_event(&mut self, event: Event<'static, S>) -> Event<'_, S> {
         let event = self.outbox.lend(event);

@@ -111,8 +111,8 @@ impl<S> Node<S> {
         }
     }
 
-    /// Reads until the peer ends its direction too, within [`Limits::flush`]. The reason is reported
-    /// at once, or when that is over.
+    /// Reads until the peer ends its direction too, within [`Limits::flush`]. The reason is
+    /// reported at once, or when that is over.
     fn await_peers_end(&mut self, key: Key, reason: Reason, at_once: bool) {
         let until = self.flush_deadline();
         let peer_ended = matches!(reason, Reason::Ended | Reason::Truncated);

@@ -9,7 +9,8 @@ use crate::backend::Ready;
 
 /// While the node reads the last active connection directly, every 16th attempt polls epoll too.
 const READS_PER_POLL: u32 = 16;
-/// After a direct read in vain, at most this many waits that return at once are not followed by one.
+/// After a direct read in vain, at most this many waits that return at once are not followed by
+/// one.
 const MAX_PENALTY: u32 = 64;
 /// A wait that returns within this time found something ready at once: the thread did not sleep.
 const IMMEDIATE: Duration = Duration::from_micros(3);
@@ -34,26 +35,26 @@ pub(super) struct Polling {
     always_polls: bool,
 }
 
-/// Whether the next turn reads the last active connection before it polls epoll, although the node does
-/// not spin. It does so after a wait that returned at once because that connection had data, until such
-/// a read finds nothing.
+/// Whether the next turn reads the last active connection before it polls epoll, although the node
+/// does not spin. It does so after a wait that returned at once because that connection had data,
+/// until such a read finds nothing.
 #[derive(Debug, Clone, Copy)]
 enum Eager {
     No,
     /// The time of that wait.
     AfterWait(Instant),
-    /// The time of the last such read. Whatever arrives before the next one counts as found by it, also if
-    /// a turn in between polled epoll. That is rare, and changes the speed only.
+    /// The time of the last such read. Whatever arrives before the next one counts as found by it,
+    /// also if a turn in between polled epoll. That is rare, and changes the speed only.
     AfterRead(Instant),
 }
 
-/// How often the node reads directly. A read that finds something saves a wait, and one in vain costs a
-/// system call. So the node tries less often after reads in vain and more often after others: it reads
-/// directly where more than half of these reads find something.
+/// How often the node reads directly. A read that finds something saves a wait, and one in vain
+/// costs a system call. So the node tries less often after reads in vain and more often after
+/// others: it reads directly where more than half of these reads find something.
 #[derive(Debug, Default)]
 struct Penalty {
-    /// How many waits that return at once were to be skipped after the last read in vain; halved by each read
-    /// since then that found something.
+    /// How many waits that return at once were to be skipped after the last read in vain; halved by
+    /// each read since then that found something.
     waits: u32,
     /// How many of them are left.
     left: u32,
@@ -206,8 +207,8 @@ mod tests {
         assert!(polling.direct_read(later + MICROSECOND, LONGEST).is_none());
     }
 
-    /// What a node does that never spins and whose waits return at once: how many of its turns begin with a
-    /// direct read. `has_data` says whether such a read finds something.
+    /// What a node does that never spins and whose waits return at once: how many of its turns
+    /// begin with a direct read. `has_data` says whether such a read finds something.
     fn direct_reads(turns: u32, mut has_data: impl FnMut(u32) -> bool) -> u32 {
         let begun = Instant::now();
         let mut polling = Polling::new(begun);

@@ -7,8 +7,8 @@ use crate::run::Run;
 use crate::slab::Key;
 use crate::slice::TimeSlice;
 
-/// The read buffer that all connections share, one after the other, and what lies in it. An entry is
-/// named by its index.
+/// The read buffer that all connections share, one after the other, and what lies in it. An entry
+/// is named by its index.
 pub(super) struct Reader {
     pub(super) buffer: Vec<u8>,
     /// The entry that is being read, and what of the buffer is its own.

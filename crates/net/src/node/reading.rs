@@ -60,9 +60,9 @@ impl<S> Node<S> {
         }
     }
 
-    /// Called when the time slice of the current connection or datagram socket is over: ends its turn,
-    /// or begins another slice if nothing else is waiting. Handles commands and polls epoll to know, so
-    /// the current connection may be gone afterwards.
+    /// Called when the time slice of the current connection or datagram socket is over: ends its
+    /// turn, or begins another slice if nothing else is waiting. Handles commands and polls epoll
+    /// to know, so the current connection may be gone afterwards.
     #[inline(never)]
     pub(super) fn end_slice_if_others_wait(&mut self) {
         let Some(index) = self.reader.current.as_ref().map(|(index, _)| *index) else { return };
@@ -89,8 +89,8 @@ impl<S> Node<S> {
         self.turns.has_other_than(index) || !self.outbox.is_empty()
     }
 
-    /// Ends the turn of a connection or a datagram socket. What was read and not delivered stays for
-    /// its next turn. Returns the window if the turn has to go on.
+    /// Ends the turn of a connection or a datagram socket. What was read and not delivered stays
+    /// for its next turn. Returns the window if the turn has to go on.
     fn end_slice(&mut self, index: usize, mut window: Window) -> Option<Window> {
         match self.entries.get_mut(index) {
             Some(Some(Entry::Stream(incoming))) => {

@@ -59,8 +59,8 @@ impl<S> Node<S> {
         }
     }
 
-    /// Called when every event was delivered: if the node was shutting down and no endpoint is left,
-    /// it stops as by [`Handle::stop`](crate::Handle::stop).
+    /// Called when every event was delivered: if the node was shutting down and no endpoint is
+    /// left, it stops as by [`Handle::stop`](crate::Handle::stop).
     pub(super) fn complete_shutdown(&mut self) {
         if self.shutdown_at.is_none() || self.shared.count() > 0 {
             return;

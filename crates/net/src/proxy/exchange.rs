@@ -6,8 +6,8 @@ use super::{ProxyFailure, Step, Tunnel};
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Exchange {
     pub(crate) sent: Vec<Vec<u8>>,
-    /// How many bytes the dialogue consumed until the proxy had connected, `None` if it has not yet,
-    /// or its failure.
+    /// How many bytes the dialogue consumed until the proxy had connected, `None` if it has not
+    /// yet, or its failure.
     pub(crate) end: Result<Option<usize>, ProxyFailure>,
 }
 

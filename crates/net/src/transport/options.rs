@@ -15,8 +15,9 @@ use crate::upgrade::{Headers, UpgradeHook, UpgradeRequest, UpgradeResponse};
 /// Options of a connection or a listener. Every transport accepts them and ignores those it has no
 /// use for.
 ///
-/// One thing needs no option: on Linux a TCP connection to or from a loopback address uses Reno in place of BBR, if that is the
-/// system's congestion control. BBR would pace it, and within a machine that only costs time.
+/// One thing needs no option: on Linux a TCP connection to or from a loopback address uses Reno in
+/// place of BBR, if that is the system's congestion control. BBR would pace it, and within a
+/// machine that only costs time.
 ///
 /// ```
 /// use std::time::Duration;
@@ -121,13 +122,13 @@ impl Options {
         self
     }
 
-    /// Sets after how much silence TCP keep-alive asks whether the peer's host still exists. Default:
-    /// 60 s; `None` turns it off.
+    /// Sets after how much silence TCP keep-alive asks whether the peer's host still exists.
+    /// Default: 60 s; `None` turns it off.
     ///
-    /// Further probes follow at a tenth of this time. If none of six is answered, the connection ends
-    /// with an error: by default 96 s after the last sign of life. The peer's kernel answers, so
-    /// a peer that does not read, or whose program hangs, is not affected. Times are rounded up to
-    /// whole seconds.
+    /// Further probes follow at a tenth of this time. If none of six is answered, the connection
+    /// ends with an error: by default 96 s after the last sign of life. The peer's kernel answers,
+    /// so a peer that does not read, or whose program hangs, is not affected. Times are rounded up
+    /// to whole seconds.
     ///
     /// While data is unacknowledged there are no probes: the kernel repeats the data, by default of
     /// Linux for some 15 minutes. For less see [`Options::user_timeout`].
@@ -149,16 +150,16 @@ impl Options {
         self
     }
 
-    /// Sets the local address that a connection by TCP or TLS, or a connected UDP socket, is bound to.
-    /// Port 0 lets the system choose the port. Default: the system chooses both.
+    /// Sets the local address that a connection by TCP or TLS, or a connected UDP socket, is bound
+    /// to. Port 0 lets the system choose the port. Default: the system chooses both.
     #[must_use]
     pub fn source(mut self, address: SocketAddr) -> Options {
         self.source = Some(address);
         self
     }
 
-    /// Binds TCP and UDP sockets to one network device, such as `eth0` (`SO_BINDTODEVICE`): only what
-    /// passes through it is sent and received. Some systems allow this to root only.
+    /// Binds TCP and UDP sockets to one network device, such as `eth0` (`SO_BINDTODEVICE`): only
+    /// what passes through it is sent and received. Some systems allow this to root only.
     #[must_use]
     pub fn device(mut self, name: impl Into<String>) -> Options {
         self.device = Some(name.into());
@@ -228,8 +229,8 @@ impl Options {
         self
     }
 
-    /// Sets the interface, by its address, by which a UDP socket joins an IPv4 multicast group and sends
-    /// to it. Default: the system chooses. An IPv6 group has its interface in the address, as
+    /// Sets the interface, by its address, by which a UDP socket joins an IPv4 multicast group and
+    /// sends to it. Default: the system chooses. An IPv6 group has its interface in the address, as
     /// `udp://[ff02::1%eth0]:4000`.
     #[must_use]
     pub fn interface(mut self, address: Ipv4Addr) -> Options {
@@ -287,8 +288,9 @@ impl Options {
     ///
     /// If the proxy refuses or breaks its protocol, the reason is
     /// [`Reason::NotConnected`](crate::Reason::NotConnected) with a
-    /// [`ProxyError`](crate::ProxyError), also if it has not connected in time. If the destination is
-    /// late after that, the reason is [`Late::Handshake`](crate::Late::Handshake) as without a proxy.
+    /// [`ProxyError`](crate::ProxyError), also if it has not connected in time. If the destination
+    /// is late after that, the reason is [`Late::Handshake`](crate::Late::Handshake) as without a
+    /// proxy.
     ///
     /// User and password go to the proxy unencrypted, as both protocols have it.
     #[must_use]
@@ -297,8 +299,8 @@ impl Options {
         self
     }
 
-    /// The error of a proxy that has not connected in time. `None` if there is no proxy, or if it has
-    /// connected.
+    /// The error of a proxy that has not connected in time. `None` if there is no proxy, or if it
+    /// has connected.
     pub(crate) fn late_proxy(&self) -> Option<io::Error> {
         let connected = self.tunnel.as_ref().is_some_and(|tunnel| tunnel.is_connected());
         self.proxy.as_ref().filter(|_| !connected).map(|proxy| proxy.failed(ProxyFailure::TimedOut))
@@ -326,20 +328,20 @@ impl Options {
     /// Adds a header to the request of a WebSocket client, such as `Authorization` or `Cookie`.
     ///
     /// Connecting fails if the name is not a token of HTTP, if the value contains a control
-    /// character, or if the header belongs to the handshake itself: `Host`, `Connection`, `Upgrade`,
-    /// `Sec-WebSocket-*` and those that announce a body.
+    /// character, or if the header belongs to the handshake itself: `Host`, `Connection`,
+    /// `Upgrade`, `Sec-WebSocket-*` and those that announce a body.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Options {
         self.headers.push(name, value);
         self
     }
 
-    /// Sets a function that accepts or rejects each WebSocket of a listener, by its request. Without it
-    /// every valid request is accepted.
+    /// Sets a function that accepts or rejects each WebSocket of a listener, by its request.
+    /// Without it every valid request is accepted.
     ///
-    /// The node calls it in its own thread, so it must not block. If it panics, so does the call that
-    /// runs the node. [`Event::AcceptFailed`](crate::Event::AcceptFailed) reports what it rejects. If
-    /// its response is invalid, the client gets status 500.
+    /// The node calls it in its own thread, so it must not block. If it panics, so does the call
+    /// that runs the node. [`Event::AcceptFailed`](crate::Event::AcceptFailed) reports what it
+    /// rejects. If its response is invalid, the client gets status 500.
     ///
     /// ```
     /// use estafette_net::{Options, UpgradeResponse};
@@ -369,13 +371,13 @@ impl Options {
     /// Compresses the messages of a WebSocket, if the peer supports it: permessage-deflate, RFC 7692.
     /// Default: no compression.
     ///
-    /// Every send of at least [`Deflate::min_len`](crate::Deflate) bytes is compressed in the sending
-    /// thread, except before the connection is open. A [`Batch`](crate::Batch) is sent uncompressed.
-    /// [`Limits::message`](crate::Limits) applies to the uncompressed length in both directions: a
-    /// received message is decompressed up to this limit, and never beyond it.
+    /// Every send of at least [`Deflate::min_len`](crate::Deflate) bytes is compressed in the
+    /// sending thread, except before the connection is open. A [`Batch`](crate::Batch) is sent
+    /// uncompressed. [`Limits::message`](crate::Limits) applies to the uncompressed length in both
+    /// directions: a received message is decompressed up to this limit, and never beyond it.
     ///
-    /// Compression makes lengths depend on contents. Do not send a secret in one message with text that
-    /// an attacker chooses, as the attack CRIME does; without
+    /// Compression makes lengths depend on contents. Do not send a secret in one message with text
+    /// that an attacker chooses, as the attack CRIME does; without
     /// [`Deflate::send_context`](crate::Deflate) messages do not affect each other.
     ///
     /// ```

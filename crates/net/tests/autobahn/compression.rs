@@ -1,7 +1,7 @@
 //! Cases 12 and 13: compression (permessage-deflate).
 //!
-//! They differ from the suite in two ways. Its files are replaced by made-up data of the same kinds, and
-//! a case has fewer messages than 1,000.
+//! They differ from the suite in two ways. Its files are replaced by made-up data of the same
+//! kinds, and a case has fewer messages than 1,000.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

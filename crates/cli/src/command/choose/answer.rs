@@ -31,12 +31,14 @@ pub(super) struct Answer {
     pub(super) cell: Cell,
     /// The answer in words.
     pub(super) words: String,
-    /// The fastest that meets the needs, and those that are not known to be slower. Empty if nothing could be compared.
+    /// The fastest that meets the needs, and those that are not known to be slower. Empty if
+    /// nothing could be compared.
     pub(super) best: Vec<String>,
     pub(super) certainty: Certainty,
     /// The rounds of the run.
     pub(super) rounds: usize,
-    /// The smallest difference that the cell detects, as a ln ratio. `None` if its noise is unknown.
+    /// The smallest difference that the cell detects, as a ln ratio. `None` if its noise is
+    /// unknown.
     pub(super) resolution: Option<f64>,
     /// The mechanisms that meet the needs, fastest first.
     pub(super) mechanisms: Vec<Candidate>,

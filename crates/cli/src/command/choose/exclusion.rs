@@ -39,7 +39,8 @@ pub(super) enum Why {
 }
 
 impl Excluded {
-    /// Why a row of a table is no answer. `None` if it is one, or if it does not concern the question.
+    /// Why a row of a table is no answer. `None` if it is one, or if it does not concern the
+    /// question.
     pub(super) fn of_row(row: &Row, record: &Record, question: &Question, producers: usize) -> Option<Excluded> {
         if !question.concerns(&row.spec) {
             return None;
@@ -57,9 +58,9 @@ impl Excluded {
         Some(Excluded { mechanism: row.spec.name.clone(), why })
     }
 
-    /// The mechanisms that the question concerns and that cannot run in any of the cells for a reason
-    /// that says something about the mechanism or the machine. Without a named mechanism, a missing
-    /// pattern or wait mode is none.
+    /// The mechanisms that the question concerns and that cannot run in any of the cells for a
+    /// reason that says something about the mechanism or the machine. Without a named mechanism, a
+    /// missing pattern or wait mode is none.
     pub(super) fn of_refusals(
         refusals: &[Refusal],
         question: &Question,

@@ -122,8 +122,8 @@ impl Asked<'_> {
     }
 }
 
-/// Every question: each ranked cell with each combination of needs, and for each two neighbours in its
-/// table which of the two to use.
+/// Every question: each ranked cell with each combination of needs, and for each two neighbours in
+/// its table which of the two to use.
 fn asked() -> &'static [Asked<'static>] {
     static ASKED: LazyLock<Vec<Asked>> = LazyLock::new(|| ask_all(published()));
     &ASKED

@@ -138,7 +138,8 @@ fn phase(phase: PhaseStatus) -> &'static str {
     }
 }
 
-/// Says how many messages were lost, and where: `, 9 messages lost: 4 while ...`. Empty if none was.
+/// Says how many messages were lost, and where: `, 9 messages lost: 4 while ...`. Empty if none
+/// was.
 fn lost(summary: &Summary) -> String {
     let parts = [
         (summary.discarded, "in processing when a reader failed or ended"),

@@ -2,8 +2,8 @@
 //!
 //! `docs/results/gate-self.json.gz` is a run of a program against itself: the two "builds" are one
 //! file, so every difference is chance. Parts of its rounds, drawn at random, show how often an
-//! unchanged build is called slower. All of its rounds, with one case of the new build made slower by
-//! 10 %, show how often that is found: once for each case.
+//! unchanged build is called slower. All of its rounds, with one case of the new build made slower
+//! by 10 %, show how often that is found: once for each case.
 //!
 //! To see the rates: `cargo test --release -p estafette-cli error_rates -- --ignored --nocapture`.
 

@@ -146,7 +146,8 @@ fn escaped_markdown(text: &str) -> String {
     escaped
 }
 
-/// Escapes text for XML. Control characters were replaced before; two others are not allowed either.
+/// Escapes text for XML. Control characters were replaced before; two others are not allowed
+/// either.
 fn escaped_xml(text: &str) -> String {
     let text = text.replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}");
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")

@@ -14,8 +14,8 @@
 //!
 //! The probability that any unchanged case is called slower is at most 5 %: the drift is assumed at
 //! the end of its interval that is best for the new record, which misses it with at most 2.5 %, and
-//! Holm's correction over all cases leaves the other 2.5 %. This holds if the machine drifted evenly
-//! and instances are independent, as in `compare`.
+//! Holm's correction over all cases leaves the other 2.5 %. This holds if the machine drifted
+//! evenly and instances are independent, as in `compare`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,10 +1,11 @@
-//! `gate --rerun`: measures the mechanisms of another build of this program beside this build's, and
-//! judges this build.
+//! `gate --rerun`: measures the mechanisms of another build of this program beside this build's,
+//! and judges this build.
 //!
 //! Both builds take turns in the same slices and rounds. So their rounds are pairs, and a change of
-//! the machine concerns both. A case is slower if two things hold: the median change is more than is
-//! allowed, and a one-sided signed-rank test over the rounds rejects that nothing changed. Holm's
-//! correction over all cases keeps the probability that any unchanged case is called slower at 5 %.
+//! the machine concerns both. A case is slower if two things hold: the median change is more than
+//! is allowed, and a one-sided signed-rank test over the rounds rejects that nothing changed.
+//! Holm's correction over all cases keeps the probability that any unchanged case is called slower
+//! at 5 %.
 
 use std::fs;
 use std::path::Path;

@@ -1,7 +1,8 @@
-//! The report of two runs: what changed, in which cases, and what differs in the machines and commands.
+//! The report of two runs: what changed, in which cases, and what differs in the machines and
+//! commands.
 //!
-//! The comparison is that of `estafette compare`. Where it refuses the records, the report says why in
-//! its first lines and compares nothing.
+//! The comparison is that of `estafette compare`. Where it refuses the records, the report says why
+//! in its first lines and compares nothing.
 
 mod charts;
 mod doubts;

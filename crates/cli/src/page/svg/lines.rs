@@ -209,7 +209,8 @@ fn line(chart: &Lines, styled: &Styled<'_>, x: &Scale, y: &Scale, legend: &Legen
     }
 }
 
-/// The path of the earlier run's line, with a ring at each point, so that a single point is seen too.
+/// The path of the earlier run's line, with a ring at each point, so that a single point is seen
+/// too.
 fn earlier(series: &Series, x: &Scale, y: &Scale) -> Option<String> {
     let points = series.earlier.iter().filter(|point| point.is_drawable());
     let points: Vec<(f64, f64)> = points.map(|point| (x.at(point.x), y.at(point.y))).collect();

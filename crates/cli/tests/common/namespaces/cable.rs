@@ -1,9 +1,10 @@
-//! An emulated link between two TUN devices: delay, loss at random, a rate, and a queue in front of it.
+//! An emulated link between two TUN devices: delay, loss at random, a rate, and a queue in front of
+//! it.
 //!
-//! A thread takes the packets of both devices. It computes when each has passed the link: it leaves when
-//! those before it have left and its own bytes have passed at the link's rate, and arrives a delay later.
-//! Until then it waits in a ring. A packet that would wait too long for its turn is dropped, as by a
-//! router with a full queue.
+//! A thread takes the packets of both devices. It computes when each has passed the link: it leaves
+//! when those before it have left and its own bytes have passed at the link's rate, and arrives a
+//! delay later. Until then it waits in a ring. A packet that would wait too long for its turn is
+//! dropped, as by a router with a full queue.
 
 use std::fs::File;
 use std::io::{Read, Write};

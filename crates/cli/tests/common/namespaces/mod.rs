@@ -1,13 +1,13 @@
 //! Two network namespaces that are joined by an emulated link, for tests between two hosts.
 //!
-//! Each namespace is a host with its own interfaces, addresses and ports: 10.99.0.1 and 10.99.0.2 on
-//! the link, and a loopback of its own. A [`Cable`] can be slow, long or lossy: a thread of the test
-//! passes the packets on, between a TUN device in each namespace. The namespaces are removed when the
-//! value is dropped, even after a panic. Namespaces of test processes that were killed are removed by
-//! the next test.
+//! Each namespace is a host with its own interfaces, addresses and ports: 10.99.0.1 and 10.99.0.2
+//! on the link, and a loopback of its own. A [`Cable`] can be slow, long or lossy: a thread of the
+//! test passes the packets on, between a TUN device in each namespace. The namespaces are removed
+//! when the value is dropped, even after a panic. Namespaces of test processes that were killed are
+//! removed by the next test.
 //!
-//! This needs root (or `CAP_NET_ADMIN` and `CAP_SYS_ADMIN`), iproute2 and `/dev/net/tun`. [`Hosts::new`]
-//! says why it cannot be done where it cannot; a test then skips aloud.
+//! This needs root (or `CAP_NET_ADMIN` and `CAP_SYS_ADMIN`), iproute2 and `/dev/net/tun`.
+//! [`Hosts::new`] says why it cannot be done where it cannot; a test then skips aloud.
 
 mod cable;
 mod tun;
@@ -46,7 +46,8 @@ impl Hosts {
     /// Makes two hosts.
     ///
     /// # Errors
-    /// The reason why this machine cannot: missing rights, a missing program, or a kernel without TUN.
+    /// The reason why this machine cannot: missing rights, a missing program, or a kernel without
+    /// TUN.
     pub(crate) fn new(cable: Cable) -> Result<Hosts, String> {
         let mut hosts = Hosts::unconnected()?;
         let [a, b] = hosts.names.each_ref().map(|name| tun::create(&Path::new(FOLDER).join(name), INTERFACE));
@@ -56,7 +57,8 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// Makes two hosts that the kernel joins by a veth pair: as fast as it can, without a thread in between.
+    /// Makes two hosts that the kernel joins by a veth pair: as fast as it can, without a thread in
+    /// between.
     ///
     /// # Errors
     /// As [`Hosts::new`], or when the kernel has no veth.

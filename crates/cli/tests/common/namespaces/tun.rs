@@ -25,8 +25,8 @@ struct Request {
     unused: [u8; 22],
 }
 
-/// Creates an interface in a network namespace. Reads and writes of the file do not block. Each is one
-/// packet. The interface is removed when the file is closed.
+/// Creates an interface in a network namespace. Reads and writes of the file do not block. Each is
+/// one packet. The interface is removed when the file is closed.
 ///
 /// # Errors
 /// The reason: missing rights, or a kernel without TUN.

@@ -171,9 +171,9 @@ fn unknown_dead_letters(drafts: &Drafts, uses: &Uses, found: &mut Problems) {
     }
 }
 
-/// Warns of functions whose output comes back to them. If every topic of the loop blocks while it is
-/// full, a loop that fills never moves again. A loop whose functions send less than they receive is
-/// fine, and no check can know.
+/// Warns of functions whose output comes back to them. If every topic of the loop blocks while it
+/// is full, a loop that fills never moves again. A loop whose functions send less than they receive
+/// is fine, and no check can know.
 fn loops(drafts: &Drafts, found: &mut Problems) {
     let listed = |name: &str| drafts.topics.iter().find(|topic| topic.name == name);
     let blocks = |name: &str| listed(name).is_none_or(|topic| topic.draft.item.overflow == Overflow::Block);

@@ -16,8 +16,8 @@ use super::state::State;
 use super::timing::{PING_INTERVAL, TIMEOUT, delay};
 use crate::config::Nats;
 
-/// How many messages a subscription of the client buffers. Further ones are lost; a pull never asks for
-/// so many.
+/// How many messages a subscription of the client buffers. Further ones are lost; a pull never asks
+/// for so many.
 const BUFFERED: usize = 8192;
 
 /// Connects to the server that answers first. If none does within the timeout, the connection is
@@ -93,8 +93,8 @@ fn is_refusal(error: &ConnectError) -> bool {
     is_tls(error) || !matches!(error.kind(), ConnectErrorKind::Io | ConnectErrorKind::TimedOut | ConnectErrorKind::Dns)
 }
 
-/// Whether a server was reached, and its certificate or the host's is not right. The client calls most of
-/// these errors those of the connection.
+/// Whether a server was reached, and its certificate or the host's is not right. The client calls
+/// most of these errors those of the connection.
 fn is_tls(error: &ConnectError) -> bool {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(cause) = next {

@@ -2,8 +2,8 @@
 //!
 //! A message is taken, published to the ring of its queue, and acknowledged when it is settled
 //! (`settle.rs`). The source asks for no more than the ring and a short queue can take, so messages
-//! that nobody here processes stay in the stream, for the other hosts. It reports those that it has not
-//! acknowledged as in progress.
+//! that nobody here processes stay in the stream, for the other hosts. It reports those that it has
+//! not acknowledged as in progress.
 //!
 //! It is a task of the thread that reads the connections, so a message does not wake another thread
 //! before it is in the ring.
@@ -28,8 +28,9 @@ use crate::config::{Nats, NatsTopic};
 const MAX_UNACKED: usize = 2048;
 /// The most bytes of messages that a request asks for, if all are as long as they may be.
 const MAX_BYTES: usize = 64 << 20;
-/// The shortest and the longest wait between two polls of the rings. The sooner a message is acknowledged, the less the
-/// server keeps: with a first wait of 1 ms a stream carried a quarter less.
+/// The shortest and the longest wait between two polls of the rings. The sooner a message is
+/// acknowledged, the less the server keeps: with a first wait of 1 ms a stream carried a quarter
+/// less.
 const POLLS: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(20));
 /// The wait while every message is acknowledged.
 const IDLE: Duration = Duration::from_millis(500);
@@ -84,8 +85,9 @@ impl Consumer {
         }
     }
 
-    /// Takes messages until `drain` is set or all readers of the queue have ended. Gives back those that
-    /// no reader has processed, and ends when the others are acknowledged, or when `stop` is set.
+    /// Takes messages until `drain` is set or all readers of the queue have ended. Gives back those
+    /// that no reader has processed, and ends when the others are acknowledged, or when `stop` is
+    /// set.
     ///
     /// # Errors
     ///
@@ -175,7 +177,8 @@ impl Consumer {
         }
     }
 
-    /// How many messages to ask for: as many as may be unacknowledged. None as long as few are free.
+    /// How many messages to ask for: as many as may be unacknowledged. None as long as few are
+    /// free.
     fn wanted(&self) -> Option<usize> {
         // A server may send more than it was asked for.
         let (free, free_bytes) = (MAX_UNACKED.saturating_sub(self.unacked.len()), self.free_bytes());

@@ -35,13 +35,14 @@ impl Io {
         Ok(Arc::new(Io { handle, _end: end }))
     }
 
-    /// Runs a future on the calling thread, which waits for what the thread of the connections does.
+    /// Runs a future on the calling thread, which waits for what the thread of the connections
+    /// does.
     pub(super) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         self.handle.block_on(future)
     }
 
-    /// Runs a future on the thread of the connections. Blocks until it has ended. Panics if the future
-    /// panicked.
+    /// Runs a future on the thread of the connections. Blocks until it has ended. Panics if the
+    /// future panicked.
     ///
     /// # Errors
     ///
@@ -135,7 +136,8 @@ impl Link {
         io.block_on(Link::connect(nats, name, io, problem))
     }
 
-    /// Runs a future on the calling thread, which waits for what the thread of the connections does.
+    /// Runs a future on the calling thread, which waits for what the thread of the connections
+    /// does.
     pub(super) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         self.io.block_on(future)
     }

@@ -1,7 +1,7 @@
 //! Several messages of a topic in one message of the server, if the topic has a `batch`.
 //!
-//! The payload has each message after its length, a 32-bit unsigned integer, little-endian. The header
-//! [`COUNT`] has the number of messages. A message that is sent alone has neither.
+//! The payload has each message after its length, a 32-bit unsigned integer, little-endian. The
+//! header [`COUNT`] has the number of messages. A message that is sent alone has neither.
 
 use async_nats::HeaderMap;
 use bytes::{Buf, Bytes, BytesMut};
@@ -31,8 +31,8 @@ pub(super) struct Packed {
 }
 
 impl Packer {
-    /// Adds a message. Returns the payload before it, if that is complete. A payload with several messages has
-    /// at most `limit` bytes.
+    /// Adds a message. Returns the payload before it, if that is complete. A payload with several
+    /// messages has at most `limit` bytes.
     pub(super) fn add(&mut self, message: &[u8], limit: usize) -> Option<Packed> {
         let len = LENGTH + message.len();
         let complete = if self.block.len() + len > limit { self.take() } else { None };

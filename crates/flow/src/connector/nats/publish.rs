@@ -1,9 +1,9 @@
 //! The sink that publishes a topic to the server.
 //!
-//! It takes batches from the topic's ring. A task of the thread of the connections publishes them, so the
-//! sink's own thread is woken once for a batch, and not for each answer. Meanwhile it copies the next batch. At
-//! least once, a stream stores them (`store.rs`). At most once, a batch is acknowledged to the ring when it is
-//! written to the connection.
+//! It takes batches from the topic's ring. A task of the thread of the connections publishes them,
+//! so the sink's own thread is woken once for a batch, and not for each answer. Meanwhile it copies
+//! the next batch. At least once, a stream stores them (`store.rs`). At most once, a batch is
+//! acknowledged to the ring when it is written to the connection.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -87,8 +87,8 @@ impl Destination {
         format!("{}:{number}", self.producer)
     }
 
-    /// Names all further messages differently, and those that are sent again. The server then recognises none of them as
-    /// sent before.
+    /// Names all further messages differently, and those that are sent again. The server then
+    /// recognises none of them as sent before.
     pub(super) fn rename_producer(&mut self) {
         self.renamed += 1;
         self.producer = format!("{}-{}", self.first_name, self.renamed);
@@ -233,8 +233,8 @@ impl SubjectPublisher {
         Ok(())
     }
 
-    /// Writes messages to the connection. Waits while there is none. Messages that the connection does not accept are
-    /// dropped and counted.
+    /// Writes messages to the connection. Waits while there is none. Messages that the connection
+    /// does not accept are dropped and counted.
     async fn publish(&mut self, batch: Vec<Outgoing>, counters: &Counters) -> Result<(), Stopped> {
         let pause = self.pause();
         let Destination { link, subject, stop, .. } = &self.destination;
@@ -277,8 +277,8 @@ impl SubjectPublisher {
         Ok(())
     }
 
-    /// How long to wait if the server refused the last batch, which is lost: the longer, the more in a
-    /// row.
+    /// How long to wait if the server refused the last batch, which is lost: the longer, the more
+    /// in a row.
     fn pause(&mut self) -> Duration {
         let link = &self.destination.link;
         match link.take_refused() {

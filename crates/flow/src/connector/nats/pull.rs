@@ -82,7 +82,8 @@ impl Puller {
         }
     }
 
-    /// Waits for a message. None if a request ended instead. Never returns if no request is open. Cancel-safe.
+    /// Waits for a message. None if a request ended instead. Never returns if no request is open.
+    /// Cancel-safe.
     pub(super) async fn wait(&mut self) -> Option<Received> {
         match &mut self.request {
             Request::Open(open) => {
@@ -159,7 +160,8 @@ impl Puller {
         Ok(OpenRequest { batch: batch.map_err(|error| reason(&error))?, consumer, connection })
     }
 
-    /// A request has ended: another one can be made. One that delivered nothing may have been refused.
+    /// A request has ended: another one can be made. One that delivered nothing may have been
+    /// refused.
     fn ended(&mut self) {
         if !self.has_received
             && let Some(refused) = self.link.take_refused()
@@ -191,8 +193,8 @@ impl Puller {
     }
 }
 
-/// How often to report to the server that a message is in progress. An existing consumer keeps its own
-/// `ack_wait`, or a list of waits in its place, whatever the pipeline's file says.
+/// How often to report to the server that a message is in progress. An existing consumer keeps its
+/// own `ack_wait`, or a list of waits in its place, whatever the pipeline's file says.
 fn progress_interval(ack_wait: Duration, backoff: &[Duration], given: Duration) -> Duration {
     let shortest = backoff.iter().copied().chain([ack_wait]).filter(|wait| !wait.is_zero()).min();
     shortest.unwrap_or(given) / 3

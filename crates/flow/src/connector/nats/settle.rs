@@ -7,9 +7,9 @@
 //!
 //! The messages of a ring that were published before a moment have left it when its head has passed
 //! the tail of that moment. What their reader sent lies in the next ring by then. So the *barrier*
-//! repeats this once for each topic that a message can pass, in rounds. It has only the rings that a
-//! message of this source can reach: another ring may wait for this acknowledgement. Only topics that
-//! are delivered at least once count: the others may lose messages.
+//! repeats this once for each topic that a message can pass, in rounds. It has only the rings that
+//! a message of this source can reach: another ring may wait for this acknowledgement. Only topics
+//! that are delivered at least once count: the others may lose messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 

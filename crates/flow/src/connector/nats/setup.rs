@@ -22,7 +22,8 @@ use crate::config::{Nats, NatsTopic};
 const MAX_ACK_PENDING: i64 = 16_384;
 /// How long a stream may be behind its consumers without a fault.
 const BEHIND: Duration = Duration::from_millis(500);
-/// After how long the server deletes a consumer that nobody uses, and that keeps messages while another is made anew.
+/// After how long the server deletes a consumer that nobody uses, and that keeps messages while
+/// another is made anew.
 const KEEPER: Duration = Duration::from_secs(60);
 /// How long the server recognises a message that is published again. Its own default.
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
@@ -44,14 +45,16 @@ const PLACEMENT: Duration = Duration::from_secs(10);
 pub(super) enum SetupError {
     /// The server did not answer.
     Unreachable(String),
-    /// Too few servers of the cluster can keep the stream: one is not up yet, or the leader does not know it yet.
+    /// Too few servers of the cluster can keep the stream: one is not up yet, or the leader does
+    /// not know it yet.
     NoPlace(String),
     /// The server refused, or has something else under that name.
     Refused(String),
 }
 
 impl SetupError {
-    /// The error with this code of JetStream. A cluster that is still forming counts as a server that does not answer.
+    /// The error with this code of JetStream. A cluster that is still forming counts as a server
+    /// that does not answer.
     fn refusal(code: ErrorCode, text: String) -> SetupError {
         if FORMING.contains(&code) {
             SetupError::Unreachable(text)
@@ -100,8 +103,8 @@ pub(super) async fn prepare_at_start(link: &Link, nats: &Nats, topic: &NatsTopic
 }
 
 /// Creates the stream of a topic and the consumers of all its queues, unless they exist. The
-/// consumers of other hosts too: the stream keeps a message for the consumers it has. Consumers that would skip
-/// messages are made anew.
+/// consumers of other hosts too: the stream keeps a message for the consumers it has. Consumers
+/// that would skip messages are made anew.
 pub(super) async fn prepare(link: &Link, nats: &Nats, topic: &NatsTopic) -> Result<(), SetupError> {
     let _ = link.take_refused();
     check_version(link)?;
@@ -269,10 +272,12 @@ pub(super) async fn consumer_of(
     consumer(link, &stream, nats, topic, queue).await
 }
 
-/// Whether a consumer is ahead of the last message of its stream. A server that was killed may have forgotten how far an
-/// empty stream was. It numbers the next messages from 1, and the consumer would skip them.
+/// Whether a consumer is ahead of the last message of its stream. A server that was killed may have
+/// forgotten how far an empty stream was. It numbers the next messages from 1, and the consumer
+/// would skip them.
 ///
-/// Asks twice: in a cluster, the stream may be behind for a moment when another server begins to lead it.
+/// Asks twice: in a cluster, the stream may be behind for a moment when another server begins to
+/// lead it.
 async fn is_ahead(link: &Link, consumer: &jetstream::consumer::Info, stream: &mut Stream) -> Result<bool, SetupError> {
     let furthest = consumer.ack_floor.stream_sequence.max(consumer.delivered.stream_sequence);
     for pause in [None, Some(BEHIND)] {
@@ -310,7 +315,8 @@ async fn renew(
     })
 }
 
-/// Replaces a consumer by one that gets all messages of the stream. In between, another one keeps them there.
+/// Replaces a consumer by one that gets all messages of the stream. In between, another one keeps
+/// them there.
 async fn replace(
     stream: &Stream,
     topic: &NatsTopic,

@@ -1,14 +1,15 @@
 //! Publishes messages to a stream, at least once and in order.
 //!
-//! A batch is acknowledged to the topic's ring when the stream has stored all of its messages. No more
-//! than two batches are taken until then, so the ring fills and the sender waits. What the stream has not
-//! stored is published again, under the same number, which the server recognises.
+//! A batch is acknowledged to the topic's ring when the stream has stored all of its messages. No
+//! more than two batches are taken until then, so the ring fills and the sender waits. What the
+//! stream has not stored is published again, under the same number, which the server recognises.
 //!
-//! Messages are published without waiting for each other. A message names the one before it, unless that one is
-//! known to be stored (`Nats-Expected-Last-Msg-Id`). The stream stores it only directly after that one. So if a message is
-//! refused, all that were published after it are refused too, and the order is kept: when the stream is
-//! full for a moment, and when a connection is lost. A message of another producer in between also ends
-//! the chain. The first message that was refused begins the next one.
+//! Messages are published without waiting for each other. A message names the one before it, unless
+//! that one is known to be stored (`Nats-Expected-Last-Msg-Id`). The stream stores it only directly
+//! after that one. So if a message is refused, all that were published after it are refused too,
+//! and the order is kept: when the stream is full for a moment, and when a connection is lost. A
+//! message of another producer in between also ends the chain. The first message that was refused
+//! begins the next one.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -29,8 +30,9 @@ use crate::config::Nats;
 
 /// The most messages that are published without an answer.
 const MAX_WINDOW: usize = 4096;
-/// How often in a row a message is taken for a duplicate that is not stored until it is sent under another name, with an
-/// increasing delay: some seconds, in which a message that waits for the other servers of a cluster is stored.
+/// How often in a row a message is taken for a duplicate that is not stored until it is sent under
+/// another name, with an increasing delay: some seconds, in which a message that waits for the
+/// other servers of a cluster is stored.
 const FALSE_DUPLICATES: usize = 5;
 /// The first delay while the stream is full. It doubles up to that of other refusals.
 const FULL: Duration = Duration::from_millis(10);
@@ -39,7 +41,8 @@ const FULL: Duration = Duration::from_millis(10);
 pub(super) struct StreamPublisher {
     destination: Destination,
     nats: Nats,
-    /// The number of the connection on which the stream and its consumers were found or created. None after an error.
+    /// The number of the connection on which the stream and its consumers were found or created.
+    /// None after an error.
     prepared_on: Option<u64>,
     /// How many messages are published without an answer: fewer after a refusal, then more again.
     window: usize,
@@ -84,8 +87,8 @@ impl StreamPublisher {
         Ok(())
     }
 
-    /// Prepares the stream if that is needed, or else publishes messages until all are stored or one is not.
-    /// Returns why it is not.
+    /// Prepares the stream if that is needed, or else publishes messages until all are stored or
+    /// one is not. Returns why it is not.
     async fn step(&mut self, backlog: &mut Backlog) -> Result<Option<Refusal>, Stopped> {
         let link = &self.destination.link;
         self.destination.unless_stopped(link.until_up()).await?;
@@ -124,8 +127,8 @@ impl StreamPublisher {
     }
 }
 
-/// Publishes the messages of a backlog, up to `window` of them without an answer, until all are stored or one is not.
-/// Returns why it is not.
+/// Publishes the messages of a backlog, up to `window` of them without an answer, until all are
+/// stored or one is not. Returns why it is not.
 async fn publish(destination: &Destination, window: &mut usize, backlog: &mut Backlog) -> Option<Refusal> {
     let jetstream = &destination.link.jetstream;
     // The answers to the first messages of the backlog.
@@ -194,8 +197,8 @@ fn refusal(destination: &Destination, error: &PublishError) -> Refusal {
     }
 }
 
-/// The server knows the `Nats-Msg-Id` of a message, and has not stored it: it has refused it before, or the message waits
-/// for the other servers of a cluster.
+/// The server knows the `Nats-Msg-Id` of a message, and has not stored it: it has refused it
+/// before, or the message waits for the other servers of a cluster.
 fn false_duplicate(destination: &Destination) -> String {
     format!(
         "the stream `{}` takes a message for a duplicate that it has not stored; it is sent again, soon under another name",
@@ -248,7 +251,8 @@ impl Backlog {
         }
     }
 
-    /// Removes the first message, which is stored. Returns whether its batch is complete, and reports that.
+    /// Removes the first message, which is stored. Returns whether its batch is complete, and
+    /// reports that.
     fn remove_first(&mut self) -> bool {
         self.messages.pop_front();
         self.stored += 1;
@@ -264,8 +268,8 @@ impl Backlog {
     }
 }
 
-/// Whether a message is in the stream. With replicas, a server can recognise a message that it refused before, and
-/// then gives no sequence.
+/// Whether a message is in the stream. With replicas, a server can recognise a message that it
+/// refused before, and then gives no sequence.
 fn is_stored(ack: &PublishAck) -> bool {
     ack.sequence > 0
 }

@@ -1,9 +1,9 @@
 //! The source of a topic that is delivered at most once: a subscription in the queue's group.
 //!
-//! It is a task of the thread that reads the connections. What has arrived goes to the ring of the queue
-//! together. While the ring is full, messages wait in a buffer, so that a slow reader does not slow the
-//! connection down. The buffer is bounded by messages and by bytes. What does not fit is lost, and
-//! counted.
+//! It is a task of the thread that reads the connections. What has arrived goes to the ring of the
+//! queue together. While the ring is full, messages wait in a buffer, so that a slow reader does
+//! not slow the connection down. The buffer is bounded by messages and by bytes. What does not fit
+//! is lost, and counted.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -18,7 +18,8 @@ use super::super::outlet::{Offered, Outlet};
 use super::link::{Link, Signal};
 use super::pack::Unpacked;
 
-/// The most messages and the most bytes that wait for the queue. One message of any length may wait.
+/// The most messages and the most bytes that wait for the queue. One message of any length may
+/// wait.
 const BUFFER: (usize, usize) = (8192, 16 << 20);
 /// What a message occupies beside its payload, in bytes.
 const OVERHEAD: usize = 256;
@@ -26,7 +27,8 @@ const OVERHEAD: usize = 256;
 const MAX_IN_A_ROW: usize = 256;
 /// How long the last messages may take after the end of the subscription.
 const LAST: Duration = Duration::from_secs(2);
-/// How often lost messages are reported. Also how often the end of all readers is looked for while none arrive.
+/// How often lost messages are reported. Also how often the end of all readers is looked for while
+/// none arrive.
 const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 /// The shortest and the longest wait for space in the ring.
 const POLLS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
@@ -243,8 +245,8 @@ impl Buffer {
         fits
     }
 
-    /// Copies messages that are parts of a larger one, or of what was read from the connection at once. Otherwise
-    /// each would keep all of that in memory.
+    /// Copies messages that are parts of a larger one, or of what was read from the connection at
+    /// once. Otherwise each would keep all of that in memory.
     fn own(&mut self) {
         for message in self.messages.iter_mut().skip(self.owned) {
             *message = Bytes::copy_from_slice(message);

@@ -7,7 +7,8 @@ use async_nats::jetstream::message::Acker;
 use super::pack::Unpacked;
 use super::settle::Moment;
 
-/// A message of a stream: its number there, and when the server stored it, in nanoseconds since 1970.
+/// A message of a stream: its number there, and when the server stored it, in nanoseconds since
+/// 1970.
 ///
 /// A server that lost its last messages gives their numbers to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,8 +45,8 @@ impl Unacked {
         self.ackers.len()
     }
 
-    /// Keeps how a message is acknowledged, on the connection with this number. Returns whether it is not
-    /// here already.
+    /// Keeps how a message is acknowledged, on the connection with this number. Returns whether it
+    /// is not here already.
     pub(super) fn insert(&mut self, id: MessageId, acker: Acker, len: usize, connection: u64) -> bool {
         if self.ackers.insert(id, Delivery { acker, len, connection }).is_some() {
             return false;
@@ -66,11 +67,12 @@ impl Unacked {
         ids
     }
 
-    /// Takes out how a message is acknowledged. None if it was delivered on another connection than this:
-    /// then the server delivers it again.
+    /// Takes out how a message is acknowledged. None if it was delivered on another connection than
+    /// this: then the server delivers it again.
     ///
-    /// An acknowledgement names a message by its number. A server that lost its last messages gives their numbers to
-    /// others, so one from before would be taken for that of another message, which would be lost.
+    /// An acknowledgement names a message by its number. A server that lost its last messages gives
+    /// their numbers to others, so one from before would be taken for that of another message,
+    /// which would be lost.
     pub(super) fn release(&mut self, id: MessageId, connection: u64) -> Option<Acker> {
         let delivery = self.ackers.remove(&id)?;
         self.bytes -= delivery.len;

@@ -2,12 +2,13 @@
 
 /// The oldest version that was tested: major, minor, patch.
 ///
-/// Older servers can remove the first message of a full stream to store another one. After a kill, they can take the
-/// acknowledgement of one message for that of all messages before it. 2.10.0 has both faults.
+/// Older servers can remove the first message of a full stream to store another one. After a kill,
+/// they can take the acknowledgement of one message for that of all messages before it. 2.10.0 has
+/// both faults.
 const OLDEST: [u32; 3] = [2, 10, 27];
 
-/// Why a server with this version cannot be used for messages that must not be lost. None if it can, or if
-/// the version is unknown.
+/// Why a server with this version cannot be used for messages that must not be lost. None if it
+/// can, or if the version is unknown.
 pub(super) fn too_old(version: &str) -> Option<String> {
     let release = version.split(['-', '+']).next().unwrap_or_default();
     let numbers: Vec<u32> = release.split('.').map_while(|number| number.parse().ok()).collect();

@@ -1,5 +1,5 @@
-//! An instance whose ends are on two hosts: how long its packets take, when both hosts start, and how wrong times of two
-//! clocks are.
+//! An instance whose ends are on two hosts: how long its packets take, when both hosts start, and
+//! how wrong times of two clocks are.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use crate::hosts::{ClockError, Offset};
 use crate::protocol::{self, AT_ONCE, ToChild};
 use crate::window::TAIL_NS;
 
-/// The number of round trips to another host that each time-out allows for: a packet of a child, its
-/// answer, and a connection with an encrypted handshake between them.
+/// The number of round trips to another host that each time-out allows for: a packet of a child,
+/// its answer, and a connection with an encrypted handshake between them.
 const ROUND_TRIPS: u32 = 8;
 /// The number of round trips to another host for which producers continue to send after the window.
 const ROUND_TRIPS_OF_TAIL: u64 = 3;
-/// The number of round trips to another host after which both start, if times of both clocks are compared: one for `go`
-/// and its confirmation, and two for a host that is slow once.
+/// The number of round trips to another host after which both start, if times of both clocks are
+/// compared: one for `go` and its confirmation, and two for a host that is slow once.
 const ROUND_TRIPS_OF_START: u64 = 3;
 
 impl Instance {
@@ -26,8 +26,9 @@ impl Instance {
         self.round_trip.map_or(0, |round_trip| round_trip.as_nanos() as u64)
     }
 
-    /// How long producers continue to send after the window. Without compared clocks, this host starts when the other one
-    /// has reported its start: a round trip after that, and another one if a packet is lost.
+    /// How long producers continue to send after the window. Without compared clocks, this host
+    /// starts when the other one has reported its start: a round trip after that, and another one
+    /// if a packet is lost.
     pub(super) fn tail_ns(&self) -> u64 {
         TAIL_NS + ROUND_TRIPS_OF_TAIL * self.round_trip_ns()
     }
@@ -51,7 +52,8 @@ impl Instance {
         }
     }
 
-    /// Compares the clocks of both hosts again, and corrects the reported times for the drift since the start.
+    /// Compares the clocks of both hosts again, and corrects the reported times for the drift since
+    /// the start.
     pub(super) fn clock_error(
         &mut self,
         setup: &Setup,

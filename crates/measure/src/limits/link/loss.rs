@@ -1,5 +1,5 @@
-//! The loss of a link: the share of UDP packets that do not arrive, sent at a modest rate so that they
-//! do not fill the queues of the link.
+//! The loss of a link: the share of UDP packets that do not arrive, sent at a modest rate so that
+//! they do not fill the queues of the link.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -15,14 +15,16 @@ use crate::stats::share_interval;
 
 /// How long packets are sent on a short way.
 const LENGTH: Duration = Duration::from_secs(2);
-/// How long packets are sent on a long way, which may be slow: enough to see one packet in a thousand.
+/// How long packets are sent on a long way, which may be slow: enough to see one packet in a
+/// thousand.
 const LONG_LENGTH: Duration = Duration::from_secs(4);
 /// The round trip from which on a way is long.
 const LONG_ROUND_TRIP: Duration = Duration::from_millis(5);
-/// How many times as many packets are sent at most, if some are lost and the share of them is not known well.
+/// How many times as many packets are sent at most, if some are lost and the share of them is not
+/// known well.
 const MAX_PARTS: u64 = 4;
-/// The share of lost packets is known well if the high end of its interval is at most this times the share, and
-/// [`WELL_KNOWN`] more.
+/// The share of lost packets is known well if the high end of its interval is at most this times
+/// the share, and [`WELL_KNOWN`] more.
 const WELL_KNOWN_TIMES: f64 = 2.0;
 const WELL_KNOWN: f64 = 0.002;
 /// The part of the link's rate that is used.
@@ -44,7 +46,8 @@ pub struct PacketLoss {
     pub sent: u64,
     /// Packets of them that did not arrive.
     pub lost: u64,
-    /// The low end of the interval that contains the share of lost packets with a confidence of 95 %, from 0 to 1.
+    /// The low end of the interval that contains the share of lost packets with a confidence of 95
+    /// %, from 0 to 1.
     pub low: f64,
     /// The high end of that interval.
     pub high: f64,
@@ -57,7 +60,8 @@ impl PacketLoss {
         PacketLoss { sent, lost, low, high }
     }
 
-    /// The largest share that the link may lose: the high end of the interval if any packet was lost, otherwise 0.
+    /// The largest share that the link may lose: the high end of the interval if any packet was
+    /// lost, otherwise 0.
     pub fn largest(&self) -> f64 {
         if self.lost == 0 { 0.0 } else { self.high }
     }
@@ -73,7 +77,8 @@ impl PacketLoss {
     }
 }
 
-/// Sends packets to the responder and asks how many have arrived. `rate` is that of the link in bytes per second.
+/// Sends packets to the responder and asks how many have arrived. `rate` is that of the link in
+/// bytes per second.
 ///
 /// # Errors
 /// When nothing can be sent, or the responder reports what cannot be true.
@@ -113,7 +118,8 @@ pub(super) fn measure(
     }
 }
 
-/// The number of packets and the time between two of them, for a link with this rate in bytes per second.
+/// The number of packets and the time between two of them, for a link with this rate in bytes per
+/// second.
 fn schedule(rate: f64, round_trip: Duration) -> (u64, Duration) {
     let length = if round_trip < LONG_ROUND_TRIP { LENGTH } else { LONG_LENGTH };
     let rate = if rate.is_finite() { (rate * PART).clamp(1.0, MAX_RATE) } else { 1.0 };

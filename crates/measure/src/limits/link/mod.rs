@@ -1,10 +1,10 @@
-//! The limits of a network link between two hosts: the round trip of a minimal packet, the rate, and
-//! the share of lost packets.
+//! The limits of a network link between two hosts: the round trip of a minimal packet, the rate,
+//! and the share of lost packets.
 //!
 //! The host of the consumers runs a [`Responder`]. The host of the producers calls [`measure`] with
 //! the responder's ports. Data goes from there to the responder, as the messages of a stream do.
-//! Every figure that includes a time is measured with one clock: round trips by the sender, the rate
-//! by the receiver.
+//! Every figure that includes a time is measured with one clock: round trips by the sender, the
+//! rate by the receiver.
 //!
 //! Both sides use blocking sockets with time-outs. Nothing is encrypted: the data is random and
 //! nobody needs it. The responder's key keeps strangers out of the measurement; it is no protection
@@ -63,13 +63,13 @@ impl Link {
         self.rate_1_bytes_per_s.max(self.rate_4_bytes_per_s)
     }
 
-    /// An estimate of the rate at which one TCP connection settles because of the packet loss, in bytes per
-    /// second. `None` without loss.
+    /// An estimate of the rate at which one TCP connection settles because of the packet loss, in
+    /// bytes per second. `None` without loss.
     ///
     /// It is MSS / RTT * 1.22 / sqrt(p): M. Mathis, J. Semke, J. Mahdavi, T. Ott, "The macroscopic
-    /// behavior of the TCP congestion avoidance algorithm", Computer Communication Review 27 (1997). It
-    /// describes the congestion control `reno`; `cubic` is faster on long paths, and `bbr` depends little on
-    /// loss.
+    /// behavior of the TCP congestion avoidance algorithm", Computer Communication Review 27
+    /// (1997). It describes the congestion control `reno`; `cubic` is faster on long paths, and
+    /// `bbr` depends little on loss.
     pub fn mathis_bytes_per_s(&self) -> Option<f64> {
         let share = self.loss.share();
         let is_known = share > 0.0 && self.round_trip_ns > 0.0;
@@ -78,8 +78,8 @@ impl Link {
 }
 
 impl Link {
-    /// A sentence about what the packet loss costs one TCP connection, for a reader who wonders about a low figure.
-    /// `None` without loss.
+    /// A sentence about what the packet loss costs one TCP connection, for a reader who wonders
+    /// about a low figure. `None` without loss.
     pub fn loss_note(&self) -> Option<String> {
         let estimate = self.mathis_bytes_per_s()?;
         let PacketLoss { lost, sent, .. } = self.loss;
@@ -100,8 +100,8 @@ fn percent(share: f64) -> String {
     format!("{} %", units::three_digits(share * 100.0))
 }
 
-/// Measures the link to the host whose [`Responder`] listens at these ports of `host`. Blocks for about 5 s; on a
-/// link with long delays for about 10 s, but not for more than a minute.
+/// Measures the link to the host whose [`Responder`] listens at these ports of `host`. Blocks for
+/// about 5 s; on a link with long delays for about 10 s, but not for more than a minute.
 ///
 /// # Errors
 /// When the responder does not answer, closes the connection, or reports what cannot be true.

@@ -28,12 +28,13 @@ pub(super) struct Rate {
     pub(super) congestion_control: Option<String>,
 }
 
-/// Measures the rate of `connections` connections together, over a link with this round trip. Where none of their data
-/// arrived in the second half of the time, it measures again for twice as long, up to [`MAX_LENGTH`]: connections that lost
-/// packets may stand still for seconds.
+/// Measures the rate of `connections` connections together, over a link with this round trip. Where
+/// none of their data arrived in the second half of the time, it measures again for twice as long,
+/// up to [`MAX_LENGTH`]: connections that lost packets may stand still for seconds.
 ///
 /// # Errors
-/// When a connection cannot be opened, no data arrives, or the responder reports what cannot be true.
+/// When a connection cannot be opened, no data arrives, or the responder reports what cannot be
+/// true.
 pub(super) fn measure(prober: &mut Prober, connections: u32, round_trip: Duration) -> Result<Rate> {
     let mut length = (round_trip * ROUND_TRIPS).clamp(LENGTH, MAX_LENGTH);
     loop {

@@ -46,7 +46,8 @@ pub struct Responder {
     stopper: Stopper,
 }
 
-/// Ends the measurement of a [`Responder`] from another thread. Clones belong to the same responder.
+/// Ends the measurement of a [`Responder`] from another thread. Clones belong to the same
+/// responder.
 #[derive(Clone, Debug, Default)]
 pub struct Stopper(Arc<Stop>);
 
@@ -125,12 +126,12 @@ impl Responder {
         self.stopper.clone()
     }
 
-    /// Serves one measurement. Blocks until the other side has closed its control connection or the measurement is
-    /// stopped, at most for 90 s; for 20 s if nobody connects.
+    /// Serves one measurement. Blocks until the other side has closed its control connection or the
+    /// measurement is stopped, at most for 90 s; for 20 s if nobody connects.
     ///
     /// # Errors
-    /// When nobody connects, the measurement is stopped, or the other side ends in the middle or asks for what is not
-    /// allowed.
+    /// When nobody connects, the measurement is stopped, or the other side ends in the middle or
+    /// asks for what is not allowed.
     pub fn serve(&self) -> Result<()> {
         let (arrived, ends) = (Mutex::new(vec![false; MAX_PACKETS]), AtomicBool::new(false));
         thread::scope(|scope| {
@@ -238,7 +239,8 @@ impl Responder {
     }
 }
 
-/// Waits for the first byte, then for `length`. Returns what arrived in the second half of that time.
+/// Waits for the first byte, then for `length`. Returns what arrived in the second half of that
+/// time.
 fn second_half(stopper: &Stopper, total: &AtomicU64, length: Duration) -> Result<Reply> {
     let end = Instant::now() + CONNECT_TIMEOUT;
     while total.load(Ordering::Relaxed) == 0 {

@@ -1,7 +1,7 @@
 //! The round trip of a minimal packet: UDP, one at a time, with blocking sockets.
 //!
-//! A round trip is lost if no reply comes within a few times the median of those before. Then the next
-//! packet is sent. A reply that comes after that is ignored, and the round trip stays lost.
+//! A round trip is lost if no reply comes within a few times the median of those before. Then the
+//! next packet is sent. A reply that comes after that is ignored, and the round trip stays lost.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -93,8 +93,8 @@ fn round_trip(socket: &UdpSocket, key: u64, sequence: u64, timeout: Duration) ->
     exchange(socket, &packet, timeout, |reply| is_reply(reply).then(|| sent.elapsed()))
 }
 
-/// Sends a packet and waits for its reply: the first packet for which `accept` returns a value. `None` if none came in
-/// time. Others are late replies or a stranger's packets.
+/// Sends a packet and waits for its reply: the first packet for which `accept` returns a value.
+/// `None` if none came in time. Others are late replies or a stranger's packets.
 ///
 /// # Errors
 /// When the socket fails for good.

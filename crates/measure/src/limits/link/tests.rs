@@ -25,7 +25,8 @@ struct Relay {
 }
 
 impl Relay {
-    /// Delays every packet on each way, and drops each packet to the server whose number is divisible by `drops`.
+    /// Delays every packet on each way, and drops each packet to the server whose number is
+    /// divisible by `drops`.
     fn start(server: SocketAddr, delay: Duration, drops: Option<u64>) -> Relay {
         let [front, back] = [(); 2].map(|()| UdpSocket::bind((LOOPBACK, 0)).unwrap());
         back.connect(server).unwrap();

@@ -161,7 +161,8 @@ impl Prober {
     /// Receives the reply to the last command.
     ///
     /// # Errors
-    /// When the responder has closed the connection, or does not reply within `length` and some seconds.
+    /// When the responder has closed the connection, or does not reply within `length` and some
+    /// seconds.
     pub(super) fn reply(&mut self, length: Duration) -> Result<Reply> {
         self.control.set_read_timeout(Some(length + COMMAND_TIMEOUT))?;
         Reply::read(&self.control).context("waiting for the link's responder")

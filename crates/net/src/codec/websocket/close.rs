@@ -4,8 +4,8 @@
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "the RFC's frame has these two fields, and callers set both")]
 pub struct Close {
-    /// 1000 for a normal close; `None` for an empty frame. To be sent: 1000 to 1003, 1007 to 1014, or
-    /// 3000 to 4999.
+    /// 1000 for a normal close; `None` for an empty frame. To be sent: 1000 to 1003, 1007 to 1014,
+    /// or 3000 to 4999.
     pub code: Option<u16>,
     /// A text for humans, at most 123 bytes.
     pub reason: String,

@@ -368,8 +368,8 @@ impl WebSocketDecoder {
         Ok(())
     }
 
-    /// Checks how many bytes the frames of a compressed message have. It may have few more than without
-    /// compression; the decompressor checks how long the message really is.
+    /// Checks how many bytes the frames of a compressed message have. It may have few more than
+    /// without compression; the decompressor checks how long the message really is.
     fn check_compressed_len(&self, len: u64) -> Result<(), Violation> {
         let limit = self.limit as u64;
         if len > limit.saturating_add(limit / 64).saturating_add(64) {

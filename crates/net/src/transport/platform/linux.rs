@@ -38,11 +38,13 @@ pub(crate) fn set_user_timeout(socket: &Socket, time: Duration) -> io::Result<()
     socket.set_tcp_user_timeout(Some(time))
 }
 
-/// Has a connection within this machine not paced. Does nothing if the system's congestion control does not pace.
+/// Has a connection within this machine not paced. Does nothing if the system's congestion control
+/// does not pace.
 ///
-/// BBR sends at a rate that it estimates, with a timer for each packet of 64 KiB. Between hosts that keeps queues short. Within a
-/// machine there is no queue, and a stream takes two to five times as long (docs/rationale/net.md). Every Linux has Reno and
-/// lets every process choose it. It has no pace, and without loss it does nothing.
+/// BBR sends at a rate that it estimates, with a timer for each packet of 64 KiB. Between hosts
+/// that keeps queues short. Within a machine there is no queue, and a stream takes two to five
+/// times as long (docs/rationale/net.md). Every Linux has Reno and lets every process choose it. It
+/// has no pace, and without loss it does nothing.
 pub(crate) fn avoid_pacing(socket: &impl AsFd) {
     let socket = SockRef::from(socket);
     if socket.tcp_congestion().is_ok_and(|name| name.starts_with(b"bbr")) {
