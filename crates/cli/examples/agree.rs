@@ -7,6 +7,8 @@
 //! pairs of the tables. The exit status is 1 if two records contradict each other, and 2 if they
 //! cannot be compared.
 
+mod origin;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
@@ -35,15 +37,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// What measured a record, where and when.
-fn origin(record: &Record) -> String {
-    let provenance = record.provenance.as_ref().map(|provenance| {
-        let commit = provenance.commit.as_deref().unwrap_or("unknown commit");
-        format!("{commit}, {}, estafette {}; ", provenance.compiler, provenance.arguments.join(" "))
-    });
-    format!("{}{}; {}", provenance.unwrap_or_default(), record.fingerprint, record.started)
-}
-
 /// Whether the records that are named agree.
 fn run() -> Result<bool> {
     let paths: Vec<String> = std::env::args().skip(1).collect();
@@ -54,7 +47,7 @@ fn run() -> Result<bool> {
         let record = Record::load(Path::new(path)).with_context(|| format!("cannot read {path}"))?;
         let record = Comparable::of(&record).record;
         let first = *window.get_or_insert(record.window);
-        println!("{path}: {}", origin(&record));
+        println!("{path}: {}", origin::of_record(&record));
         ensure!(first == record.window, "{path} has another window than {}", paths[0]);
         for (pair, judged) in verdicts(&record) {
             pairs.entry(pair).or_default().push(judged);

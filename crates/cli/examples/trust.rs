@@ -141,7 +141,7 @@ fn settings() -> [(&'static str, Cell); 5] {
 fn trust(registry: &Registry, size: Size) -> Result<()> {
     let mut interrupt = Interrupt::install()?;
     let Size { name, rounds, max_rounds, .. } = size;
-    println!("{}", origin::line());
+    println!("{}", origin::this());
     println!("Up to {COMPARISONS} {name}-sized comparisons ({rounds} to {max_rounds} rounds) in each setting");
     println!("noise   rounds  controls     delays: effect on the result, and how often it was found");
     let (mut wrong_all, mut judged) = (0, 0);

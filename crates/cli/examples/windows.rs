@@ -121,7 +121,7 @@ fn append(all: &mut Record, record: Record, round: usize) {
 
 fn print(entrants: &[Entrant], sliced: &Record, whole: &Record) -> Result<()> {
     let (compared, whole) = (Comparable::of(sliced).record, Comparable::of(whole).record);
-    println!("{}", origin::line());
+    println!("{}", origin::this());
     println!("time as compared ÷ time in one piece, and time in slices ÷ time in one piece, of {ROUNDS} rounds");
     let mut apart = 0;
     for (at, entrant) in entrants.iter().enumerate() {

@@ -27,7 +27,7 @@ use self::parse::{
 const EXIT_CODES: &str = "\
 Exit codes:
   0  success, even if some mechanisms are not available here
-  2  wrong usage, or a failed instance
+  2  wrong usage, a failed instance, or no instance that counts
   4  a message lost, reordered, duplicated or damaged although the mechanism guarantees otherwise
 130  interrupted";
 
@@ -35,7 +35,7 @@ const ALL_EXIT_CODES: &str = "\
 Exit codes:
   0  success, even if some mechanisms are not available here
   1  `gate`: a case is slower than allowed
-  2  wrong usage, or a failed instance
+  2  wrong usage, a failed instance, or no instance that counts
   3  `gate` or `choose`: the measurement does not decide
   4  a message lost, reordered, duplicated or damaged although the mechanism guarantees otherwise
 130  interrupted";

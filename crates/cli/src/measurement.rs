@@ -282,12 +282,12 @@ pub(crate) fn exit(record: &Record) -> Exit {
     }
 }
 
-/// Whether discarded instances leave a run without results that it was to have. In a single round,
-/// a quick look, a case without a result is a warning as long as another case has one.
+/// Whether the run lacks results because instances were discarded. With several rounds, each case must
+/// have an instance that counts; in a single round, at least one case.
 fn lacks_results(record: &Record) -> bool {
     let without = all_discarded(record).len();
-    let measured: BTreeSet<usize> = record.instances.iter().map(|instance| instance.entrant).collect();
-    without > 0 && (record.rounds_planned > 1 || without == measured.len())
+    let started: BTreeSet<usize> = record.instances.iter().map(|instance| instance.entrant).collect();
+    without > 0 && (record.rounds_planned > 1 || without == started.len())
 }
 
 /// Says on stderr how far an interrupted run came.
@@ -329,6 +329,27 @@ mod tests {
     use estafette_measure::spec::{Runtime, Scope, Wait};
 
     use super::*;
+    use crate::comparison::tests::changed;
+
+    #[test]
+    fn a_case_without_result_is_a_failure_in_several_rounds_and_in_one_if_no_case_has_any() {
+        let mut record = changed("process/pipe", 1.0);
+        record.rounds_planned = 1;
+        assert!(!lacks_results(&record));
+        let mut discard = |is_discarded: fn(usize) -> bool| {
+            for instance in record.instances.iter_mut().filter(|instance| is_discarded(instance.entrant)) {
+                let Outcome::Measured(figures) = &mut instance.outcome else { continue };
+                figures.discarded = Some(Discarded::CoresMoved);
+            }
+            let mut lacks = |rounds| {
+                record.rounds_planned = rounds;
+                lacks_results(&record)
+            };
+            [lacks(1), lacks(2)]
+        };
+        assert_eq!(discard(|entrant| entrant == 0), [false, true], "one of the cases has no result");
+        assert_eq!(discard(|_| true), [true, true], "no case has a result");
+    }
 
     #[test]
     fn of_many_mechanisms_with_one_cause_some_are_named_and_the_others_counted() {

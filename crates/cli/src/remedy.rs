@@ -1,6 +1,6 @@
-//! The remedy for an error that any system call can return.
+//! What to do when a process has too many open files, which any system call can report.
 
-/// Adds a remedy to the text of an error that any system call can return.
+/// Adds the remedy to the text of an error, if it is that one.
 pub(crate) fn with_remedy(error: &str) -> String {
     // `EMFILE`: from this process or from a child.
     match error.contains("(os error 24)") {

@@ -91,7 +91,7 @@ fn winners(rankings: &[Ranking]) -> String {
     }
 }
 
-/// Compares the fastest with the bound, for the first cell of each scope in which the fastest is
+/// Compares the fastest with the bound, for the first cell of each scope that has a bound and in which the fastest is
 /// decided.
 pub(crate) fn bounds(rankings: &[Ranking]) -> String {
     let mut parts = Vec::new();
@@ -151,15 +151,16 @@ fn discarded(record: &Record) -> String {
     let causes = discarded_by_cause(record);
     let count: usize = causes.iter().map(|(_, count)| count).sum();
     let all = record.instances.len();
-    match &*causes {
-        [] => format!("none of {all} instances is discarded"),
-        [(cause, _)] => format!("{count} of {all} instances are discarded: {}", plain(cause)),
-        _ => {
-            let causes: Vec<String> =
-                causes.iter().map(|(cause, count)| format!("{} ({count})", plain(cause))).collect();
-            format!("{count} of {all} instances are discarded: {}", causes.join(", "))
-        }
+    match count {
+        0 => format!("none of {all} instances is discarded"),
+        _ => format!("{count} of {all} instances are discarded: {}", cause_list(&causes)),
     }
+}
+
+/// Lists the causes of discarded instances, with their counts.
+pub(crate) fn cause_list(causes: &[(String, usize)]) -> String {
+    let causes: Vec<String> = causes.iter().map(|(cause, count)| format!("{} ({count})", plain(cause))).collect();
+    causes.join(", ")
 }
 
 /// The causes of discarded instances, and how many each discarded, most first.

@@ -125,7 +125,9 @@ fn what_was_started_before_is_left_alone() {
         let _ = kill_process(Pid::from_raw(number).expect("a process number"), Signal::KILL);
     }
     assert!(matches!(left.as_slice(), [one] if one.ends_with("sleep")), "{left:?}");
-    Done::from(done).exits(0);
+    let done = Done::from(done);
+    let is_disturbed = done.status.code() == Some(2) && common::is_disturbed(&done.stderr);
+    done.exits(if is_disturbed { 2 } else { 0 });
 }
 
 #[test]
@@ -462,8 +464,10 @@ fn run_into_closed_pipe(ground: &Ground, arguments: &[&str], stdout_closed: bool
     drop(command);
     let mut other = String::new();
     reads.read_to_string(&mut other).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0), "{arguments:?}: {other}");
-    assert!(!other.contains("panicked"), "{other}");
+    let code = child.wait().unwrap().code();
+    // On a disturbed machine it may be that the only instance does not count.
+    let is_fine = code == Some(0) || code == Some(2) && arguments.contains(&"bench");
+    assert!(is_fine && !other.contains("panicked"), "{arguments:?}: {code:?} {other}");
     other
 }
 

@@ -69,6 +69,7 @@ fn an_interrupted_run_leaves_no_shared_memory_that_a_library_named() {
         let before = names("/dev/shm");
         let run = ["bench", name, "--pattern=stream", "--size=64", "--wait=block", "--rounds=1000", "--out=out"];
         let run = Running::start(&ground, &run);
+        wait_for("a round", || run.stderr().contains("round 1 of").then_some(()));
         wait_for("shared memory", || (names("/dev/shm") != before).then_some(()));
         kill_process(run.pid(), Signal::INT).unwrap();
         run.end().exits(130);

@@ -31,72 +31,58 @@ where
     Ok(socket)
 }
 
-/// Opens a party's ends.
-///
-/// The consumer creates the forward channel with `forward`, and in patterns with replies the reply
-/// channel with `reply`. Both closures return the producer's descriptor and the consumer's own end.
-/// The producer makes its ends from the descriptors with `tx` and `rx`. Several producers share the
-/// forward channel; each has a reply channel of its own.
-///
-/// # Errors
-///
-/// If an end cannot be created, or the other party has exited.
-pub fn open<T, R>(
-    case: &Case,
-    role: Role,
-    rendezvous: &mut Rendezvous,
-    forward: impl Fn() -> Result<(OwnedFd, R)>,
-    reply: impl Fn() -> Result<(OwnedFd, T)>,
-    tx: impl Fn(OwnedFd) -> Result<T>,
-    rx: impl Fn(OwnedFd) -> Result<R>,
-) -> Result<Ends<T, R>> {
-    open_several(
-        case,
-        role,
-        rendezvous,
-        || forward().map(|(theirs, ours)| ([theirs], ours)),
-        || reply().map(|(theirs, ours)| ([theirs], ours)),
-        |[forward]| tx(forward),
-        |[reply]| rx(reply),
-    )
+/// A channel whose ends are made from file descriptors. The fields are functions.
+pub struct DescriptorChannel<Forward, Reply, MakeTx, MakeRx> {
+    /// Creates the channel for messages, at the consumer. Returns the producer's descriptors and
+    /// the consumer's end.
+    pub forward: Forward,
+    /// Creates a channel for replies, at the consumer. Returns the producer's descriptors and the
+    /// consumer's end, which sends.
+    pub reply: Reply,
+    /// Makes the producer's end from descriptors of `forward`.
+    pub tx: MakeTx,
+    /// Makes the producer's end from descriptors of `reply`. This end receives.
+    pub rx: MakeRx,
 }
 
-/// Like [`open`], with `N` descriptors for each direction.
-///
-/// # Errors
-///
-/// If an end cannot be created, or the other party has exited.
-pub fn open_several<T, R, const N: usize>(
-    case: &Case,
-    role: Role,
-    rendezvous: &mut Rendezvous,
-    forward: impl Fn() -> Result<([OwnedFd; N], R)>,
-    reply: impl Fn() -> Result<([OwnedFd; N], T)>,
-    tx: impl Fn([OwnedFd; N]) -> Result<T>,
-    rx: impl Fn([OwnedFd; N]) -> Result<R>,
-) -> Result<Ends<T, R>> {
-    let has_reply = case.pattern.is_bidirectional();
-    if let Role::Producer(index) = role {
-        let tx = tx(rendezvous.request_descriptors("forward")?)?;
-        return match has_reply {
-            true => Ok(Ends::both(role, tx, rx(rendezvous.request_descriptors(&format!("reply:{index}"))?)?)),
-            false => Ok(Ends::producer(index, tx)),
-        };
-    }
-    let (theirs, ours) = forward()?;
-    publish(rendezvous, "forward", &theirs)?;
-    if !has_reply {
-        return Ok(Ends::consumer(0, ours));
-    }
-    let mut txs = Vec::new();
-    for client in 0..case.producers {
-        let (theirs, ours) = reply()?;
-        publish(rendezvous, &format!("reply:{client}"), &theirs)?;
-        txs.push(ours);
-    }
-    match <[T; 1]>::try_from(txs) {
-        Ok([tx]) => Ok(Ends::both(role, tx, ours)),
-        Err(txs) => Ok(Ends::server(ours, txs)),
+impl<Forward, Reply, MakeTx, MakeRx> DescriptorChannel<Forward, Reply, MakeTx, MakeRx> {
+    /// Opens a party's ends. Several producers share the channel for messages. In patterns with
+    /// replies each has a channel of its own for them.
+    ///
+    /// # Errors
+    ///
+    /// If an end cannot be created, or the other party has exited.
+    pub fn open<T, R, const N: usize>(self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<T, R>>
+    where
+        Forward: Fn() -> Result<([OwnedFd; N], R)>,
+        Reply: Fn() -> Result<([OwnedFd; N], T)>,
+        MakeTx: Fn([OwnedFd; N]) -> Result<T>,
+        MakeRx: Fn([OwnedFd; N]) -> Result<R>,
+    {
+        let has_reply = case.pattern.is_bidirectional();
+        if let Role::Producer(index) = role {
+            let tx = (self.tx)(rendezvous.request_descriptors("forward")?)?;
+            if !has_reply {
+                return Ok(Ends::producer(index, tx));
+            }
+            let rx = (self.rx)(rendezvous.request_descriptors(&format!("reply:{index}"))?)?;
+            return Ok(Ends::both(role, tx, rx));
+        }
+        let (theirs, ours) = (self.forward)()?;
+        publish(rendezvous, "forward", &theirs)?;
+        if !has_reply {
+            return Ok(Ends::consumer(0, ours));
+        }
+        let mut txs = Vec::new();
+        for client in 0..case.producers {
+            let (theirs, ours) = (self.reply)()?;
+            publish(rendezvous, &format!("reply:{client}"), &theirs)?;
+            txs.push(ours);
+        }
+        match <[T; 1]>::try_from(txs) {
+            Ok([tx]) => Ok(Ends::both(role, tx, ours)),
+            Err(txs) => Ok(Ends::server(ours, txs)),
+        }
     }
 }
 
@@ -110,13 +96,13 @@ pub fn open_pub_sub<T, R>(
     case: &Case,
     role: Role,
     rendezvous: &mut Rendezvous,
-    forward: impl Fn() -> Result<(OwnedFd, R)>,
+    forward: impl Fn() -> Result<([OwnedFd; 1], R)>,
     tx: impl Fn(Vec<OwnedFd>) -> Result<T>,
 ) -> Result<Ends<T, R>> {
     debug_assert_eq!(case.pattern, Pattern::PubSub);
     if let Role::Consumer(index) = role {
         let (theirs, ours) = forward()?;
-        publish(rendezvous, &format!("forward:{index}"), &[theirs])?;
+        publish(rendezvous, &format!("forward:{index}"), &theirs)?;
         return Ok(Ends::consumer(index, ours));
     }
     let mut theirs = Vec::new();

@@ -11,7 +11,7 @@ use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::{Ends, Generator, Rendezvous, Rx, Tx, Verifier};
 
 use crate::buffer::Buffer;
-use crate::fd_passing;
+use crate::fd_passing::{self, DescriptorChannel};
 
 /// A socket or queue that preserves message boundaries.
 ///
@@ -102,11 +102,13 @@ pub fn open<S: PacketSocket + From<OwnedFd>>(
     let len = case.payload.len();
     let tx = |descriptor: OwnedFd| PacketTx::new(S::from(descriptor), len);
     let rx = |descriptor: OwnedFd| PacketRx::new(S::from(descriptor), len);
-    let forward = || make("forward").map(|(theirs, ours)| (theirs, rx(ours)));
+    let forward = || make("forward").map(|(theirs, ours)| ([theirs], rx(ours)));
     if case.pattern == Pattern::PubSub {
         let to_each = |descriptors: Vec<OwnedFd>| PacketTx::to_each(descriptors.into_iter().map(S::from), len);
         return fd_passing::open_pub_sub(case, role, rendezvous, forward, |descriptors| Ok(to_each(descriptors)));
     }
-    let reply = || make("reply").map(|(ours, theirs)| (theirs, tx(ours)));
-    fd_passing::open(case, role, rendezvous, forward, reply, |forward| Ok(tx(forward)), |reply| Ok(rx(reply)))
+    let reply = || make("reply").map(|(ours, theirs)| ([theirs], tx(ours)));
+    let tx = |[forward]: [OwnedFd; 1]| Ok(tx(forward));
+    let rx = |[reply]: [OwnedFd; 1]| Ok(rx(reply));
+    DescriptorChannel { forward, reply, tx, rx }.open(case, role, rendezvous)
 }

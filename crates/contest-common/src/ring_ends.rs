@@ -8,7 +8,7 @@ use estafette_measure::case::{Case, Role};
 use estafette_measure::spec::Wait as WaitMode;
 use estafette_measure::{Ends, Generator, Rendezvous, Rx, Tx, Verifier};
 
-use crate::fd_passing;
+use crate::fd_passing::DescriptorChannel;
 use crate::reference_ring::{Closed, Consumer, Producer, Shape, Wait, create_shared, open_consumer, open_producer};
 
 /// The highest size of a ring in bytes, unless that leaves fewer than [`LEAST_SLOTS`] slots. A ring
@@ -51,19 +51,19 @@ pub fn between_processes<T, R>(
     rx: impl Fn(Consumer) -> R,
 ) -> Result<Ends<T, R>> {
     let (shape, wait) = (shape(case)?, wait(case));
-    let forward = || -> Result<(OwnedFd, R)> {
+    let forward = || -> Result<([OwnedFd; 1], R)> {
         let ring = create_shared(shape, wait)?;
         let consumer = open_consumer(&ring, shape, wait)?;
-        Ok((ring, rx(consumer)))
+        Ok(([ring], rx(consumer)))
     };
-    let reply = || -> Result<(OwnedFd, T)> {
+    let reply = || -> Result<([OwnedFd; 1], T)> {
         let ring = create_shared(shape, wait)?;
         let producer = open_producer(&ring, shape, wait)?;
-        Ok((ring, tx(producer)))
+        Ok(([ring], tx(producer)))
     };
-    let open_tx = |ring: OwnedFd| Ok(tx(open_producer(&ring, shape, wait)?));
-    let open_rx = |ring: OwnedFd| Ok(rx(open_consumer(&ring, shape, wait)?));
-    fd_passing::open(case, role, rendezvous, forward, reply, open_tx, open_rx)
+    let tx = |[ring]: [OwnedFd; 1]| Ok(tx(open_producer(&ring, shape, wait)?));
+    let rx = |[ring]: [OwnedFd; 1]| Ok(rx(open_consumer(&ring, shape, wait)?));
+    DescriptorChannel { forward, reply, tx, rx }.open(case, role, rendezvous)
 }
 
 // The ends do their work when they are called, not when the future is polled. The compiler inlines

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use anyhow::{Context, Result};
 use estafette_contest_common::buffer::Buffer;
-use estafette_contest_common::fd_passing;
+use estafette_contest_common::fd_passing::{self, DescriptorChannel};
 use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::Tier;
 use estafette_measure::{Ends, Generator, Mechanism, PartyEnds, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
@@ -104,22 +104,16 @@ impl Transport<Raw> for Descriptor {
         let tx = |socket| each(vec![socket]);
         // One byte longer than a message, to detect a message that is too long.
         let rx = |socket| RecvEnd { socket, buffer: Buffer::new(len + 1) };
-        let forward = || pair().map(|(ours, theirs)| (theirs, rx(ours)));
+        let forward = || pair().map(|(ours, theirs)| ([theirs], rx(ours)));
         match case.pattern {
             Pattern::PubSub => {
                 return fd_passing::open_pub_sub(case, role, rendezvous, forward, |theirs| Ok(each(theirs)));
             }
             Pattern::RequestReply => {
-                let reply = || pair().map(|(ours, theirs)| (theirs, tx(ours)));
-                return fd_passing::open(
-                    case,
-                    role,
-                    rendezvous,
-                    forward,
-                    reply,
-                    |forward| Ok(tx(forward)),
-                    |reply| Ok(rx(reply)),
-                );
+                let reply = || pair().map(|(ours, theirs)| ([theirs], tx(ours)));
+                let tx = |[forward]: [OwnedFd; 1]| Ok(tx(forward));
+                let rx = |[reply]: [OwnedFd; 1]| Ok(rx(reply));
+                return DescriptorChannel { forward, reply, tx, rx }.open(case, role, rendezvous);
             }
             _ => {}
         }

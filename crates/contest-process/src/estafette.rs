@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 
 use anyhow::{Context, Result};
-use estafette_contest_common::fd_passing;
+use estafette_contest_common::fd_passing::DescriptorChannel;
 use estafette_contest_common::ring_ends;
 use estafette_ipc::{Options, Receiver, ReceiverHandle, RecvError, SendError, Sender, SenderHandle, WaitMode, channel};
 use estafette_measure::case::{Case, Pattern, Role};
@@ -69,10 +69,13 @@ fn open<T, R>(
         let (sender, receiver) = channel(&options)?;
         Ok((receiver.into_fds(), tx(sender.open()?)))
     };
-    let open_tx = |fds| Ok(tx(SenderHandle::from_fds(fds).and_then(SenderHandle::open).context("the sending end")?));
-    let open_rx =
-        |fds| Ok(rx(ReceiverHandle::from_fds(fds).and_then(ReceiverHandle::open).context("the receiving end")?));
-    fd_passing::open_several(case, role, rendezvous, forward, reply, open_tx, open_rx)
+    let tx = |fds: [OwnedFd; 2]| {
+        Ok(tx(SenderHandle::from_fds(fds).and_then(SenderHandle::open).context("the sending end")?))
+    };
+    let rx = |fds: [OwnedFd; 2]| {
+        Ok(rx(ReceiverHandle::from_fds(fds).and_then(ReceiverHandle::open).context("the receiving end")?))
+    };
+    DescriptorChannel { forward, reply, tx, rx }.open(case, role, rendezvous)
 }
 
 impl Transport<Raw> for Loaned {

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use anyhow::{Context, Result};
 use estafette_contest_common::capacity;
-use estafette_contest_common::fd_passing;
+use estafette_contest_common::fd_passing::DescriptorChannel;
 use estafette_measure::case::{Case, PayloadKind, Role};
 use estafette_measure::spec::Tier;
 use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
@@ -47,7 +47,7 @@ impl Transport<Raw> for Eventfd {
         let rx = |[counter, total]: [OwnedFd; 2]| Ok(RecvEnd { counter, total, pending: 0 });
         let forward = || pair().and_then(|(theirs, ours)| Ok((theirs, rx(ours)?)));
         let reply = || pair().and_then(|(theirs, ours)| Ok((theirs, tx(ours)?)));
-        fd_passing::open_several(case, role, rendezvous, forward, reply, tx, rx)
+        DescriptorChannel { forward, reply, tx, rx }.open(case, role, rendezvous)
     }
 }
 

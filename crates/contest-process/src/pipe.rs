@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use anyhow::Result;
 use estafette_contest_common::byte_stream::{PipeEnd, Reading, Writing};
 use estafette_contest_common::capacity;
-use estafette_contest_common::fd_passing;
+use estafette_contest_common::fd_passing::{self, DescriptorChannel};
 use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::{Ends, Mechanism, Raw, Rendezvous, Spec, Transport};
 
@@ -65,15 +65,15 @@ impl Transport<Raw> for Pipe {
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let len = case.payload.len();
         let forward =
-            || pipe().map(|(read, write)| (write.into(), Reading::new(PipeEnd::new(read), len))).map_err(Into::into);
+            || pipe().map(|(read, write)| ([write.into()], Reading::new(PipeEnd::new(read), len))).map_err(Into::into);
         let reply =
-            || pipe().map(|(read, write)| (read.into(), Writing::new(PipeEnd::new(write), len))).map_err(Into::into);
+            || pipe().map(|(read, write)| ([read.into()], Writing::new(PipeEnd::new(write), len))).map_err(Into::into);
         if case.pattern == Pattern::PubSub {
             let each = |theirs: Vec<OwnedFd>| Ok(Writing::to_each(theirs.into_iter().map(PipeEnd::new), len));
             return fd_passing::open_pub_sub(case, role, rendezvous, forward, each);
         }
-        let tx = |forward: OwnedFd| Ok(Writing::new(PipeEnd::new(forward), len));
-        let rx = |reply: OwnedFd| Ok(Reading::new(PipeEnd::new(reply), len));
-        fd_passing::open(case, role, rendezvous, forward, reply, tx, rx)
+        let tx = |[forward]: [OwnedFd; 1]| Ok(Writing::new(PipeEnd::new(forward), len));
+        let rx = |[reply]: [OwnedFd; 1]| Ok(Reading::new(PipeEnd::new(reply), len));
+        DescriptorChannel { forward, reply, tx, rx }.open(case, role, rendezvous)
     }
 }

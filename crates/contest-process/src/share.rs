@@ -1,4 +1,4 @@
-//! The capacity of each producer of a mechanism in which each producer has its own memory.
+//! How several producers share a capacity, where each has memory of its own.
 
 use estafette_contest_common::capacity::slots;
 use estafette_measure::case::{Case, Pattern};

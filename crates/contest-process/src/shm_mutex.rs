@@ -15,7 +15,7 @@ use std::ptr;
 use anyhow::{Context, Result};
 use estafette_contest_common::buffer::Buffer;
 use estafette_contest_common::capacity::slots;
-use estafette_contest_common::fd_passing;
+use estafette_contest_common::fd_passing::{self, DescriptorChannel};
 use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::Tier;
 use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Rx, Spec, Transport, Tx, Verifier};
@@ -58,21 +58,15 @@ impl Transport<Raw> for ShmMutex {
         let rx = |queue| RecvEnd { queue, buffer: Buffer::new(len) };
         let make = || Queue::create(slots, len);
         let map = |file: OwnedFd| Queue::map(&file, slots, len);
-        let forward = || make().map(|(theirs, ours)| (theirs, rx(ours)));
+        let forward = || make().map(|(theirs, ours)| ([theirs], rx(ours)));
         if case.pattern == Pattern::PubSub {
             let queues = |theirs: Vec<OwnedFd>| theirs.into_iter().map(map).collect::<Result<_>>();
             return fd_passing::open_pub_sub(case, role, rendezvous, forward, |theirs| queues(theirs).map(each));
         }
-        let reply = || make().map(|(theirs, ours)| (theirs, tx(ours)));
-        fd_passing::open(
-            case,
-            role,
-            rendezvous,
-            forward,
-            reply,
-            |forward| map(forward).map(tx),
-            |reply| map(reply).map(rx),
-        )
+        let reply = || make().map(|(theirs, ours)| ([theirs], tx(ours)));
+        let tx = |[forward]: [OwnedFd; 1]| map(forward).map(tx);
+        let rx = |[reply]: [OwnedFd; 1]| map(reply).map(rx);
+        DescriptorChannel { forward, reply, tx, rx }.open(case, role, rendezvous)
     }
 }
 

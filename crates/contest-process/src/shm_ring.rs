@@ -12,7 +12,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use estafette_contest_common::capacity::slots;
-use estafette_contest_common::fd_passing;
+use estafette_contest_common::fd_passing::DescriptorChannel;
 use estafette_contest_common::reference_ring::{Consumer, Opening, Producer, Shape, Wait, create_shared, lay_out};
 use estafette_contest_common::ring_ends;
 use estafette_measure::case::{Case, Pattern, Role};
@@ -130,7 +130,9 @@ impl ShmRing {
         let rx = |ring: &[OwnedFd; N]| Ok(self.opening(ring, shape, wait)?.consumer()?);
         let forward = || make("forward").and_then(|ring| rx(&ring).map(|rx| (ring, rx)));
         let reply = || make("reply").and_then(|ring| tx(&ring).map(|tx| (ring, tx)));
-        fd_passing::open_several(case, role, rendezvous, forward, reply, |forward| tx(&forward), |reply| rx(&reply))
+        let tx = |ring: [OwnedFd; N]| tx(&ring);
+        let rx = |ring: [OwnedFd; N]| rx(&ring);
+        DescriptorChannel { forward, reply, tx, rx }.open(case, role, rendezvous)
     }
 
     /// Creates memory with an empty ring. It has no name, or no longer has one.

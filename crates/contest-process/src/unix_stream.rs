@@ -37,7 +37,7 @@ impl Transport<Raw> for UnixStream {
         if case.pattern == Pattern::PubSub {
             let forward = || {
                 Socket::pair()
-                    .map(|(ours, theirs)| (theirs.into(), Reading::new(SocketEnd::new(ours), len)))
+                    .map(|(ours, theirs)| ([theirs.into()], Reading::new(SocketEnd::new(ours), len)))
                     .map_err(Into::into)
             };
             let each = |theirs: Vec<OwnedFd>| Ok(Writing::to_each(theirs.into_iter().map(SocketEnd::new), len));

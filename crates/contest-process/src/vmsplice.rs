@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use anyhow::{Context, Result};
 use estafette_contest_common::byte_stream::{PipeEnd, Reading};
-use estafette_contest_common::fd_passing;
+use estafette_contest_common::fd_passing::DescriptorChannel;
 use estafette_measure::case::{Case, Pattern, Role};
 use estafette_measure::spec::Tier;
 use estafette_measure::{Ends, Generator, Mechanism, Raw, Rendezvous, Spec, Transport, Tx};
@@ -73,11 +73,11 @@ impl Transport<Raw> for Vmsplice {
 
     fn open(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<Ends<Self::Tx, Self::Rx>> {
         let len = case.payload.len();
-        let forward = || enlarged().map(|(read, write)| (write, Reading::new(PipeEnd::new(read), len)));
-        let reply = || enlarged().and_then(|(read, write)| Ok((read, SendEnd::new(write, len)?)));
-        let tx = |forward: OwnedFd| SendEnd::new(forward, len);
-        let rx = |reply: OwnedFd| Ok(Reading::new(PipeEnd::new(reply), len));
-        fd_passing::open(case, role, rendezvous, forward, reply, tx, rx)
+        let forward = || enlarged().map(|(read, write)| ([write], Reading::new(PipeEnd::new(read), len)));
+        let reply = || enlarged().and_then(|(read, write)| Ok(([read], SendEnd::new(write, len)?)));
+        let tx = |[forward]: [OwnedFd; 1]| SendEnd::new(forward, len);
+        let rx = |[reply]: [OwnedFd; 1]| Ok(Reading::new(PipeEnd::new(reply), len));
+        DescriptorChannel { forward, reply, tx, rx }.open(case, role, rendezvous)
     }
 }
 

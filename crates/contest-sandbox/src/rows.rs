@@ -1,4 +1,4 @@
-//! What several rows have in common: their patterns, the messages of their pipelines, and their
+//! What several mechanisms of this crate have in common: their patterns, the messages of their pipelines, and their
 //! children.
 
 use estafette_measure::case::{Case, Pattern, Role};

@@ -75,26 +75,16 @@ fn fits(spec: &Spec, case: &Case) -> Result<(), Inadmissible> {
     Ok(())
 }
 
-/// Whether a pattern is measured between hosts.
-pub fn is_between_hosts(pattern: Pattern) -> bool {
-    matches!(pattern, Pattern::PingPong | Pattern::Stream | Pattern::Duplex | Pattern::Connections)
-}
-
 /// Checks a case whose consumers are on another host.
 fn crosses_hosts(spec: &Spec, case: &Case) -> Result<(), Inadmissible> {
     let refuse = |why: String| Err(RefusalKind::Hosts.because(why));
     if !spec.between_hosts {
         return refuse(String::from("cannot have its ends on two hosts"));
     }
-    if !is_between_hosts(case.pattern) {
-        return refuse(format!(
-            "{} is not measured between hosts: use {}, {}, {} or {}",
-            case.pattern,
-            Pattern::PingPong,
-            Pattern::Stream,
-            Pattern::Duplex,
-            Pattern::Connections
-        ));
+    if !case.pattern.is_between_hosts() {
+        let others = Pattern::ALL.into_iter().filter(|pattern| pattern.is_between_hosts());
+        let others: Vec<String> = others.map(|pattern| pattern.to_string()).collect();
+        return refuse(format!("{} is not measured between hosts: use one of {}", case.pattern, others.join(", ")));
     }
     Ok(())
 }

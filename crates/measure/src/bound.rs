@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::case::{Cell, Load, Pattern, Payload, PayloadKind, Place};
+use crate::case::{Cell, Load, Payload, PayloadKind, Place};
 use crate::limits::{CopyBandwidth, Limits, Link};
 use crate::message::{Generator, Shared, Value as _, Verifier};
 use crate::spec::{Runtime, Scope, Spec, Wait};
@@ -343,8 +343,7 @@ impl Costs<'_> {
     /// The time of a message's bytes on the link between two hosts. In a duplex the link carries
     /// two messages at the same time, one on each way.
     pub(crate) fn link_rate(&self) -> Option<(Cost, f64)> {
-        let at_the_same_time = if self.cell.pattern == Pattern::Duplex { 2.0 } else { 1.0 };
-        let ns = self.link_transfer_ns()? / at_the_same_time;
+        let ns = self.link_transfer_ns()? / self.cell.pattern.rules().messages_on_link();
         let is_limit = self.fastest_ns.is_none_or(|fastest_ns| fastest_ns >= FASTER_THAN_LINK * ns);
         is_limit.then_some((Cost::LinkRate, ns))
     }
@@ -399,11 +398,7 @@ impl Costs<'_> {
 /// `None` if the number of calls or of copies is unknown, or if several consumers receive a
 /// message.
 pub fn kernel_ns(cell: &Cell, spec: &Spec, calls: Option<f64>, limits: &Limits) -> Option<f64> {
-    let ways = if matches!(cell.pattern, Pattern::PingPong | Pattern::RequestReply) { 2.0 } else { 1.0 };
-    let copies = f64::from(spec.kernel_copies?) * ways;
-    if cell.pattern == Pattern::PubSub {
-        return None;
-    }
+    let copies = f64::from(spec.kernel_copies?) * cell.pattern.rules().messages_moved()?;
     let len = cell.payload.len();
     let bandwidth = nearest(limits, len, |copy| Some(copy.same_core_bytes_per_s))?;
     Some(calls? * limits.kernel.syscall_ns + copies * len as f64 * 1e9 / bandwidth)
@@ -424,6 +419,7 @@ fn nearest(limits: &Limits, len: usize, bandwidth: impl Fn(&CopyBandwidth) -> Op
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::case::Pattern;
     use crate::limits;
 
     #[test]

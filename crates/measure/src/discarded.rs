@@ -99,6 +99,10 @@ impl Discarded {
             Discarded::CoresMoved => "the host moved the virtual CPUs",
             Discarded::LateSender { .. } => "messages were late before they were sent",
             Discarded::FailedVerification => "failed verification",
+            Discarded::Text(text) if text.starts_with("steal ") && text.ends_with("other host") => {
+                "the hypervisor of the other host took time"
+            }
+            Discarded::Text(text) if text.starts_with("steal ") => "the hypervisor took time",
             Discarded::Text(text) => text,
         }
     }
@@ -113,6 +117,7 @@ mod tests {
         let [a, b] = [0.1, 0.2].map(|share| Discarded::StolenTime { share });
         assert_eq!(a.cause(), b.cause());
         assert_ne!(a.to_string(), b.to_string());
+        assert_eq!(Discarded::Text(String::from("steal 3.0 %")).cause(), a.cause());
     }
 
     #[test]

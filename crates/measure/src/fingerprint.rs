@@ -34,10 +34,12 @@ pub struct Fingerprint {
     pub machine: Option<String>,
 }
 
-/// The machine in one line: processor, cores, kernel, and what else changes results.
+/// The machine in one line: processor, cores, kernel, whether it is virtual, and the congestion
+/// control of TCP.
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, {} cores, Linux {}", self.cpu, self.cores, self.kernel)?;
+        let cores = if self.cores == 1 { "core" } else { "cores" };
+        write!(f, "{}, {} {cores}, Linux {}", self.cpu, self.cores, self.kernel)?;
         if self.virtual_machine {
             f.write_str(", virtual machine")?;
         }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use estafette_measure::Registry;
-use estafette_measure::admission::is_between_hosts;
 use estafette_measure::case::{Cell, Load, Payload, PayloadKind, Place};
 use estafette_measure::entry::Entry;
 use estafette_measure::limits::available_cpus;
@@ -395,7 +394,7 @@ fn cells(suite: Suite, args: &Bench, axes: &Axes, cores: usize, is_named: bool) 
     }
     if args.hosts.to.is_some() {
         // What the user asks for stays, and the reason is printed why it cannot be measured.
-        suite.retain(|cell| !args.pattern.is_empty() || is_between_hosts(cell.pattern));
+        suite.retain(|cell| !args.pattern.is_empty() || cell.pattern.is_between_hosts());
         suite.retain(|cell| !args.load.is_empty() || cell.load == Load::Saturated);
     }
     let mut cells = suite::replace(suite, axes);

@@ -7,6 +7,7 @@ pub(crate) fn hello() -> Hello {
     Hello::of_this_host(commit())
 }
 
+/// The commit from which this command was built.
 pub(super) fn commit() -> Option<&'static str> {
     option_env!("ESTAFETTE_COMMIT")
 }

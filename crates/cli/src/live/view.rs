@@ -11,6 +11,7 @@ use ratatui::widgets::{Cell, LineGauge, Paragraph, Row, Table};
 use super::state::{Certainty, State, Step, TableState};
 use crate::columns::plain;
 use crate::duration;
+use crate::summary::cause_list;
 
 /// The most messages that are shown; all are printed at the end.
 const MAX_MESSAGES: usize = 3;
@@ -123,11 +124,12 @@ fn below(state: &State) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     if !state.tables.is_empty() {
         let count: usize = state.discarded.iter().map(|(_, count)| count).sum();
-        let causes: Vec<String> =
-            state.discarded.iter().map(|(cause, count)| format!("{} ({count})", plain(cause))).collect();
         lines.push(Line::from(match count {
             0 => String::from("No instance is discarded."),
-            _ => format!("{count} instances are discarded, and repeated where that helps: {}", causes.join(", ")),
+            _ => {
+                let causes = cause_list(&state.discarded);
+                format!("{count} instances are discarded, and repeated where that helps: {causes}")
+            }
         }));
     }
     let messages = &state.messages[state.messages.len().saturating_sub(MAX_MESSAGES)..];

@@ -1,6 +1,6 @@
 //! The first section: what to use, for each scope.
 
-use estafette_measure::case::{Load, Pattern};
+use estafette_measure::case::Load;
 use estafette_measure::ranking::{Ranking, RowResult};
 use estafette_measure::spec::Scope;
 use estafette_measure::units;
@@ -68,10 +68,7 @@ impl Certainty {
 /// Returns the answers of all scopes that have some.
 pub(super) fn answers(rankings: &[Ranking]) -> Vec<Answers> {
     let of_scope = |scope: Scope| {
-        let ranked = |ranking: &&Ranking| {
-            let is_ranked = ranking.cell.pattern.is_ranked();
-            ranking.cell.scope == scope && is_ranked && ranking.cell.pattern != Pattern::Burst
-        };
+        let ranked = |ranking: &&Ranking| ranking.cell.scope == scope && ranking.cell.pattern.is_ranked();
         let cells: Vec<&Ranking> = rankings.iter().filter(ranked).collect();
         let number = |cell: &Ranking| rankings.iter().position(|other| std::ptr::eq(other, cell)).unwrap_or(0);
         let answers = matrix::groups(&cells).into_iter().map(|group| answer(&group, &number)).collect();

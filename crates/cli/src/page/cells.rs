@@ -1,6 +1,7 @@
 //! The table of each cell, and what is to be known of it.
 
-use estafette_measure::case::{Cell, Load, Pattern};
+use estafette_measure::case::{Cell, Load};
+use estafette_measure::pattern::TableKind;
 use estafette_measure::ranking::{Ranking, Row, RowResult};
 use estafette_measure::units;
 use maud::{Markup, html};
@@ -29,7 +30,7 @@ pub(super) fn html(ranking: &Ranking, number: usize) -> Markup {
 
 /// Whether the cell's mechanisms are ranked by speed.
 pub(super) fn has_answer(cell: &Cell) -> bool {
-    cell.pattern.is_ranked() && cell.pattern != Pattern::Burst
+    cell.pattern.is_ranked()
 }
 
 /// The cell's table.
@@ -67,14 +68,15 @@ fn figure(header: &'static str, show: fn(&Ranking, &Row, &RowResult) -> Entry) -
 /// The columns for this kind of cell.
 fn columns(ranking: &Ranking) -> Vec<CellColumn> {
     let cell = &ranking.cell;
-    match cell.pattern {
-        Pattern::Cancel => return cancelled(),
-        Pattern::Burst => return burst(),
-        _ => {}
+    match cell.pattern.table_kind() {
+        TableKind::Losses => return cancelled(),
+        TableKind::Memory => return burst(),
+        TableKind::Times | TableKind::Coding => {}
     }
+    let is_coding = cell.pattern.table_kind() == TableKind::Coding;
     let is_open_loop = cell.load != Load::Saturated;
     let mut columns = Vec::new();
-    if cell.pattern == Pattern::Codec {
+    if is_coding {
         columns.extend(codec());
     } else if cell.pattern.is_round_trip() || is_open_loop {
         columns.push(figure("p50", |_, _, result| duration(result.p50_ns)));
@@ -108,7 +110,7 @@ fn columns(ranking: &Ranking) -> Vec<CellColumn> {
             Entry::optional(times, times_bound(ranking, result))
         }));
     }
-    if !cell.pattern.is_round_trip() && cell.pattern != Pattern::Codec {
+    if !cell.pattern.is_round_trip() && !is_coding {
         columns.push(figure("capacity", |ranking, row, _| {
             Entry::optional(row.effective_capacity.map(|capacity| capacity as f64), capacity(ranking, row))
         }));

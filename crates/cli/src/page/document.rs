@@ -1,5 +1,5 @@
-//! What every report needs: the frame of a page, a chart in it or as a file, and the removal of
-//! characters that neither may have.
+//! What every report needs: the frame of a page, a chart in it or as a file, and the replacement of
+//! characters that HTML or XML forbid.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 

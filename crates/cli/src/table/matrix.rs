@@ -1,7 +1,8 @@
 //! One table for cells that differ in one value, such as the size: a row for each mechanism, and
 //! one or two columns for each value.
 
-use estafette_measure::case::{Cell, Load, Pattern};
+use estafette_measure::case::{Cell, Load};
+use estafette_measure::pattern::TableKind;
 use estafette_measure::ranking::{Ranking, Row};
 use estafette_measure::units;
 
@@ -75,8 +76,8 @@ pub(crate) fn groups<'a>(rankings: &[&'a Ranking]) -> Vec<Vec<&'a Ranking>> {
             let found = axis(&group[0].cell, &ranking.cell);
             found.is_some() && (axis_of_group.is_none() || *axis_of_group == found) && group.len() < MAX_VALUES
         };
-        let is_ranked = !matches!(ranking.cell.pattern, Pattern::Cancel | Pattern::Burst | Pattern::Codec);
-        match groups.iter_mut().find(fits).filter(|_| is_ranked) {
+        let has_times = ranking.cell.pattern.table_kind() == TableKind::Times;
+        match groups.iter_mut().find(fits).filter(|_| has_times) {
             Some((axis_of_group, group)) => {
                 *axis_of_group = axis(&group[0].cell, &ranking.cell);
                 group.push(ranking);

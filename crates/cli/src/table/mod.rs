@@ -1,6 +1,6 @@
 //! Tables of a record's cells, at most as wide as the terminal.
 
-use estafette_measure::case::Pattern;
+use estafette_measure::pattern::TableKind;
 use estafette_measure::ranking::Ranking;
 
 mod across;
@@ -35,10 +35,10 @@ pub(crate) fn cells(rankings: &[&Ranking], each_cell: bool) -> String {
 
 /// Returns one cell's table with its heading.
 fn cell_table(ranking: &Ranking) -> String {
-    match ranking.cell.pattern {
-        Pattern::Cancel => special::cancelled(ranking),
-        Pattern::Burst => special::burst(ranking),
-        Pattern::Codec => special::codec(ranking),
-        _ => cell::table(ranking),
+    match ranking.cell.pattern.table_kind() {
+        TableKind::Times => cell::table(ranking),
+        TableKind::Coding => special::codec(ranking),
+        TableKind::Memory => special::burst(ranking),
+        TableKind::Losses => special::cancelled(ranking),
     }
 }

@@ -140,24 +140,33 @@ impl Ground {
         self.bench_once(window_ms, arguments).exits(0)
     }
 
-    /// Runs one round of many cases, and returns the instances and their mechanisms. The mechanisms
-    /// that the machine disturbed are measured again without the others, in a longer window.
+    /// Runs one round of many cases. Returns every instance with its mechanism's name. If the machine
+    /// disturbed the run, mechanisms with a failed instance, or without a message, are measured again,
+    /// alone and with a longer window.
     #[track_caller]
     pub(crate) fn bench_many(&self, window_ms: u32, arguments: &[&str]) -> Vec<(String, Value)> {
         let arguments = [arguments, &["--rounds=1", "--json"]].concat();
         let done = self.bench_once(window_ms, &arguments);
-        if done.status.code() != Some(2) || !is_disturbed(&done.stderr) {
-            return instances(&done.exits(0).json());
-        }
-        eprintln!("some again, because the machine was disturbed: {}", done.stderr);
-        self.remove_records();
+        let is_disturbed = done.status.code() == Some(2) && is_disturbed(&done.stderr);
+        let done = if is_disturbed { done } else { done.exits(0) };
         let (failed, mut measured): (Vec<_>, Vec<_>) =
             instances(&done.json()).into_iter().partition(|(_, instance)| !instance["outcome"]["failed"].is_null());
-        let failed: BTreeSet<&str> = failed.iter().map(|(mechanism, _)| &**mechanism).collect();
-        let options = arguments.iter().copied().filter(|argument| argument.starts_with("--"));
-        // None failed if every instance was discarded.
-        let again = if failed.is_empty() { arguments.clone() } else { failed.into_iter().chain(options).collect() };
-        measured.extend(instances(&self.bench(4 * window_ms, &again).json()));
+        let has_messages = |(name, instance): &(String, Value)| {
+            (instance["outcome"]["measured"]["messages"].as_u64() > Some(0)).then(|| name.clone())
+        };
+        let complete: BTreeSet<String> = measured.iter().filter_map(has_messages).collect();
+        let names = |of: &[(String, Value)]| of.iter().map(|(name, _)| name.clone()).collect::<BTreeSet<_>>();
+        let mut again = names(&failed);
+        again.extend(names(&measured).difference(&complete).cloned());
+        if again.is_empty() {
+            return measured;
+        }
+        eprintln!("{again:?} again, because the machine was disturbed: {}", done.stderr);
+        self.remove_records();
+        // The suite and the options, without the names and patterns.
+        let kept = arguments.iter().copied().filter(|argument| argument.starts_with("--") || !argument.contains('/'));
+        let arguments: Vec<&str> = again.iter().map(String::as_str).chain(kept).collect();
+        measured.extend(instances(&self.bench(4 * window_ms, &arguments).json()));
         measured
     }
 

@@ -1,5 +1,5 @@
-//! The process of a child on the other host, as the coordinator has it: ends it, waits for it, and
-//! sends it packets.
+//! The coordinator's handle to the process of a child on the other host: forwards its packets, waits
+//! for it, and ends it.
 
 use std::fmt;
 use std::os::unix::process::ExitStatusExt;

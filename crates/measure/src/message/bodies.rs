@@ -1,5 +1,5 @@
-//! What follows the tag of a message: the body and the topic, which depend on the tag and the
-//! secret, and the body that messages share.
+//! The body and the topic of a message, which are computed from its tag and the secret, and the
+//! body that messages share.
 
 use bytes::Bytes;
 

@@ -1,7 +1,7 @@
 //! One producer sends [`BURST`] messages before the consumer receives the first. Shows how much
 //! memory the channel takes when full, and how much it keeps when it is empty again.
 
-use super::rules::{Metric, Rules};
+use super::rules::{Metric, Rules, TableKind};
 use crate::case::{Case, Payload};
 use crate::refusal::{Inadmissible, RefusalKind};
 use crate::spec::Spec;
@@ -18,6 +18,10 @@ pub(super) struct Burst;
 impl Rules for Burst {
     fn result(&self) -> &'static str {
         "a message of a burst takes"
+    }
+
+    fn table_kind(&self) -> TableKind {
+        TableKind::Memory
     }
 
     fn default_capacity(&self) -> usize {

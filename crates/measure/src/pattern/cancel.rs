@@ -1,7 +1,7 @@
 //! One producer sends to one consumer, which drops every receive that is not ready at once and
 //! starts a new one. Shows whether a message is lost when the receive for it is cancelled.
 
-use super::rules::{Metric, Rules, StreamEnd};
+use super::rules::{Metric, Rules, StreamEnd, TableKind};
 use crate::case::Case;
 use crate::refusal::{Inadmissible, RefusalKind};
 use crate::spec::{self, Runtime, Spec};
@@ -11,6 +11,10 @@ pub(super) struct Cancel;
 impl Rules for Cancel {
     fn result(&self) -> &'static str {
         "a message of a stream with dropped receives takes"
+    }
+
+    fn table_kind(&self) -> TableKind {
+        TableKind::Losses
     }
 
     fn default_capacity(&self) -> usize {

@@ -1,6 +1,6 @@
 //! One thread serializes each message to bytes and deserializes it again; see [`crate::codec`].
 
-use super::rules::{Layout, Rules};
+use super::rules::{Layout, Rules, TableKind};
 use crate::bound::{Bound, Cost, Costs};
 
 pub(super) struct Codec;
@@ -8,6 +8,10 @@ pub(super) struct Codec;
 impl Rules for Codec {
     fn result(&self) -> &'static str {
         "a message encoded and decoded takes"
+    }
+
+    fn table_kind(&self) -> TableKind {
+        TableKind::Coding
     }
 
     fn layout(&self) -> Layout {

@@ -23,6 +23,10 @@ impl Rules for Connections {
         "a message of several connections takes"
     }
 
+    fn is_between_hosts(&self) -> bool {
+        true
+    }
+
     fn has_several_parties(&self) -> bool {
         true
     }

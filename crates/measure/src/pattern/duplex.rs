@@ -21,6 +21,15 @@ impl Rules for Duplex {
         true
     }
 
+    fn is_between_hosts(&self) -> bool {
+        true
+    }
+
+    /// One each way.
+    fn messages_on_link(&self) -> f64 {
+        2.0
+    }
+
     fn streams(&self, _: &Cell) -> usize {
         2
     }

@@ -27,6 +27,7 @@ pub(crate) use self::assignment::{LoopKind, LoopPlan, Opened};
 pub use self::burst::BURST;
 pub use self::connections::TURN;
 use self::rules::Metric;
+pub use self::rules::TableKind;
 pub(crate) use self::rules::{Layout, ResultParty, Rules, StreamEnd};
 use crate::case::{Cell, Pattern};
 
@@ -57,6 +58,16 @@ impl Pattern {
     /// The subject of a sentence about a result: `a round trip takes 5 us`.
     pub fn result(self) -> &'static str {
         self.rules().result()
+    }
+
+    /// What its table shows.
+    pub fn table_kind(self) -> TableKind {
+        self.rules().table_kind()
+    }
+
+    /// Whether it is measured between two hosts.
+    pub fn is_between_hosts(self) -> bool {
+        self.rules().is_between_hosts()
     }
 
     /// Whether several consumers compete for the messages of a stream. Then none of them knows how

@@ -18,6 +18,15 @@ impl Rules for PingPong {
         true
     }
 
+    fn is_between_hosts(&self) -> bool {
+        true
+    }
+
+    /// The request and its reply.
+    fn messages_moved(&self) -> Option<f64> {
+        Some(2.0)
+    }
+
     fn assign(&self, pattern: Pattern, parties: &[Opened]) -> Result<Vec<LoopPlan>> {
         requests_and_replies(pattern, parties)
     }

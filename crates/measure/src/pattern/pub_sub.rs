@@ -35,4 +35,8 @@ impl Rules for PubSub {
     fn copies(&self, cell: &Cell) -> usize {
         cell.producers
     }
+
+    fn messages_moved(&self) -> Option<f64> {
+        None
+    }
 }

@@ -24,6 +24,11 @@ impl Rules for RequestReply {
         true
     }
 
+    /// The request and its reply.
+    fn messages_moved(&self) -> Option<f64> {
+        Some(2.0)
+    }
+
     fn default_producers(&self, _: Scope) -> usize {
         2
     }

@@ -19,6 +19,11 @@ pub(crate) trait Rules: Sync {
     /// The subject of a sentence about a result: `a round trip takes 5 us`.
     fn result(&self) -> &'static str;
 
+    /// What its table shows.
+    fn table_kind(&self) -> TableKind {
+        TableKind::Times
+    }
+
     // Its parties.
 
     /// Whether the user chooses a number of parties on one side.
@@ -74,6 +79,24 @@ pub(crate) trait Rules: Sync {
     /// descriptors than usual.
     fn opens_end_per_producer(&self, _: Role) -> bool {
         false
+    }
+
+    // What it does to the transport.
+
+    /// Whether it is measured between two hosts.
+    fn is_between_hosts(&self) -> bool {
+        false
+    }
+
+    /// How many messages a link between two hosts carries at the same time.
+    fn messages_on_link(&self) -> f64 {
+        1.0
+    }
+
+    /// How many messages the mechanism moves for one result. `None` if several consumers get the
+    /// same message.
+    fn messages_moved(&self) -> Option<f64> {
+        Some(1.0)
     }
 
     // The defaults of its cells.
@@ -195,6 +218,19 @@ pub(crate) trait Rules: Sync {
     fn handling(&self, costs: &Costs) -> Option<(Cost, f64)> {
         if costs.is_one_core() { costs.fill_and_check() } else { costs.fill_or_check() }
     }
+}
+
+/// What the table of a pattern shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableKind {
+    /// Times of round trips or messages.
+    Times,
+    /// Times of encoding and decoding.
+    Coding,
+    /// The memory that a burst takes.
+    Memory,
+    /// Messages that were lost because a receive was dropped.
+    Losses,
 }
 
 /// Where the parties of a pattern run.

@@ -10,6 +10,10 @@ impl Rules for Stream {
         "a message of a stream takes"
     }
 
+    fn is_between_hosts(&self) -> bool {
+        true
+    }
+
     fn has_open_loop(&self) -> bool {
         true
     }

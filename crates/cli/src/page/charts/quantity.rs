@@ -1,6 +1,7 @@
 //! What a chart shows of a cell, and in which unit.
 
-use estafette_measure::case::{Cell, Load, Pattern};
+use estafette_measure::case::{Cell, Load};
+use estafette_measure::pattern::TableKind;
 
 use super::super::plot::{Unit, YAxis};
 
@@ -21,7 +22,7 @@ impl Quantity {
     pub(super) fn of(cell: &Cell) -> Quantity {
         match cell.load {
             Load::Saturated if cell.pattern.is_round_trip() => Quantity::RoundTrip,
-            Load::Saturated if cell.pattern == Pattern::Codec => Quantity::Coding,
+            Load::Saturated if cell.pattern.table_kind() == TableKind::Coding => Quantity::Coding,
             Load::Saturated if cell.payload.len() > 8 && !cell.scope.in_process() => {
                 Quantity::Throughput(Unit::Bandwidth)
             }

@@ -1,6 +1,6 @@
 //! Charts of a figure against a value in which cells differ: size, load, producers.
 
-use estafette_measure::case::{Cell, Load, Pattern};
+use estafette_measure::case::{Cell, Load};
 use estafette_measure::ranking::Ranking;
 use estafette_measure::units;
 
@@ -46,7 +46,7 @@ fn takes_part(cell: &Cell, axis: Axis) -> bool {
         Axis::Load => !is_saturated,
         Axis::Capacity => false,
     };
-    fits && cell.pattern.is_ranked() && !matches!(cell.pattern, Pattern::Burst | Pattern::Cancel)
+    fits && cell.pattern.is_ranked()
 }
 
 fn value(cell: &Cell, axis: Axis) -> f64 {
