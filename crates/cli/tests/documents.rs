@@ -9,10 +9,6 @@ use std::process::Command;
 use estafette_measure::ranking::rank;
 use estafette_measure::record::Record;
 
-/// By how much a result may be below its bound, beside the noise of its table: both are medians of
-/// noisy measurements.
-const TOLERANCE: f64 = 0.10;
-
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -59,8 +55,9 @@ fn the_sample_in_the_readme_is_from_the_overview() {
     }
 }
 
-/// The noise that is assumed if a record has too few rounds to know it.
-const UNKNOWN_NOISE: f64 = 0.4;
+/// The noise that is assumed if a record has too few rounds to know it: such are pipelines with two
+/// readers that compete, which vary by that much.
+const UNKNOWN_NOISE: f64 = 0.5;
 
 #[test]
 fn no_result_is_below_its_bound() {
@@ -68,11 +65,11 @@ fn no_result_is_below_its_bound() {
         let record = Record::load(&path).unwrap();
         for ranking in rank(&record) {
             let Some(bound) = &ranking.bound else { continue };
-            let tolerance = TOLERANCE + ranking.floor.unwrap_or(UNKNOWN_NOISE);
+            let noise = ranking.floor.unwrap_or(UNKNOWN_NOISE);
             for row in &ranking.rows {
                 let Some(result) = &row.result else { continue };
                 assert!(
-                    result.metric_ns >= bound.ns() * (1.0 - tolerance),
+                    result.metric_ns >= bound.ns() * (1.0 - noise),
                     "{}: {} · {}: {} ns, below {} of {} ns",
                     path.display(),
                     row.spec.name,

@@ -3,9 +3,11 @@
 mod common;
 
 use std::fs;
+use std::path::Path;
 
 use common::page::{Browser, all, check, check_shapes, hostile, parsed, published, rename, root, set_figures};
 use common::{Ground, names};
+use estafette_measure::record::Record;
 use roxmltree::Document;
 use serde_json::Value;
 
@@ -169,10 +171,13 @@ fn latency_against_load_shows_the_knee() {
 
 #[test]
 fn markdown_has_the_answers_and_a_table_for_each_cell() {
-    let done = Ground::new().run(["report", &published("ipc-quick.json.gz"), "--markdown"]).exits(0);
+    let path = published("ipc-quick.json.gz");
+    let record = Record::load(Path::new(&path)).expect("a record");
+    let done = Ground::new().run(["report", &path, "--markdown"]).exits(0);
     assert!(done.stdout.starts_with("## What to use\n\n- **Between processes**\n  - "), "{}", done.stdout);
     assert_eq!(done.stdout.matches("\n| \\# | mechanism |").count(), 4, "{}", done.stdout);
-    assert!(done.stdout.contains("`estafette bench ipc --no-report --out ipc-quick`"), "{}", done.stdout);
+    let command = format!("`estafette {}`", record.provenance.expect("its command").arguments.join(" "));
+    assert!(command.contains(" bench ipc") && done.stdout.contains(&command), "{command}: {}", done.stdout);
 }
 
 #[test]

@@ -37,10 +37,12 @@
 #![cfg_attr(not(feature = "net"), doc = "```ignore")]
 //! use estafette::net::{Event, Node};
 //!
-//! let mut node = Node::<()>::new()?; let handle = node.handle(); let server =
-//! handle.listen("tcp+msg://127.0.0.1:0")?; // or ws://, unix+msg://, udp://, inproc:// let address
-//! = handle.local_address(server).ok_or("the server has an address")?; let client =
-//! handle.connect(&address)?; handle.send(client, b"hello"); // waits for the connection
+//! let mut node = Node::<()>::new()?;
+//! let handle = node.handle();
+//! let server = handle.listen("tcp+msg://127.0.0.1:0")?; // or ws://, unix+msg://, udp://, inproc://
+//! let address = handle.local_address(server).ok_or("the server has an address")?;
+//! let client = handle.connect(&address)?;
+//! handle.send(client, b"hello"); // waits for the connection
 //!
 //! node.run(|event| match event {
 //!     Event::Message(from, message) if from == client => {

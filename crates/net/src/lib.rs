@@ -256,9 +256,8 @@
 //!     .with_safe_default_protocol_versions()?
 //!     .with_no_client_auth()
 //!     .with_single_cert(certificates, PrivateKeyDer::from_pem_file("key.pem")?)?;
-//! node.handle().listen_with("wss://0.0.0.0:443",
-//! &Options::default().tls_server(Arc::new(config)))?; let client =
-//! node.handle().connect("wss://example.org/feed")?;
+//! node.handle().listen_with("wss://0.0.0.0:443", &Options::default().tls_server(Arc::new(config)))?;
+//! let client = node.handle().connect("wss://example.org/feed")?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
