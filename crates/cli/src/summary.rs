@@ -91,8 +91,8 @@ fn winners(rankings: &[Ranking]) -> String {
     }
 }
 
-/// Compares the fastest with the bound, for the first cell of each scope that has a bound and in which the fastest is
-/// decided.
+/// Compares the fastest with the bound, for the first cell of each scope that has a bound and in
+/// which the fastest is decided.
 pub(crate) fn bounds(rankings: &[Ranking]) -> String {
     let mut parts = Vec::new();
     for scope in Scope::ALL {
