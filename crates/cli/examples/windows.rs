@@ -7,7 +7,7 @@
 //! changed what is measured, a mechanism with a large footprint would be slower than in a long
 //! window of its own. Each round measures every mechanism once in slices, in turn with the others
 //! of its cell, and once in one piece. The first column is the time by which a table compares the
-//! mechanism (slices, or the long turn of one that pauses change), divided by the time in one
+//! mechanism (slices, or the unpaused run of one that pauses change), divided by the time in one
 //! piece. The second is that of its slices. Both are medians of the rounds' ratios, with their
 //! intervals. Windows of a shared machine drift, so the intervals are wide; they should contain 1.
 #![forbid(unsafe_code)]

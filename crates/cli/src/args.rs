@@ -14,6 +14,8 @@ use estafette_measure::case::{Arrivals, Load, Pattern, Payload, PayloadKind, Pla
 use estafette_measure::spec::{Runtime, Wait};
 use estafette_measure::suite::Profile;
 
+use crate::allocator::Allocator;
+
 pub(crate) use self::choose::{Choose, Need, ScopeName};
 #[cfg(feature = "flow")]
 pub(crate) use self::flow::{Flow, FlowCheck, FlowCommand, FlowNew, FlowReload, FlowRun, FlowStatus, LogFormat};
@@ -181,6 +183,11 @@ pub(crate) struct Bench {
     /// independent times)
     #[arg(long, value_delimiter = ',', value_name = "ARRIVALS")]
     pub(crate) arrivals: Vec<Arrivals>,
+
+    /// Global allocator of the measured processes: system, or mimalloc in a build with this feature.
+    /// With both, each mechanism has a row for each, the second with the name MECHANISM@ALLOCATOR
+    #[arg(long, value_delimiter = ',', value_enum, hide_possible_values = true, value_name = "ALLOCATOR")]
+    pub(crate) allocator: Vec<Allocator>,
 
     #[command(flatten)]
     pub(crate) hosts: ToHost,

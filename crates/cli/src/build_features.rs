@@ -1,14 +1,6 @@
-//! What depends on the features of this build: the allocator, and the peers that were left out.
+//! The peers that were left out of this build.
 
 use anyhow::anyhow;
-
-/// The allocator of the command and of the instances, which run in the same program.
-#[cfg(feature = "mimalloc")]
-#[global_allocator]
-static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-/// The name of the global allocator, as in records.
-pub(crate) const ALLOCATOR: &str = if cfg!(feature = "mimalloc") { "mimalloc" } else { "system" };
 
 /// Whether this build contains the contest's mechanisms, but not those behind `all-peers`.
 pub(crate) const PEERS_LEFT_OUT: bool = cfg!(all(feature = "contest", not(feature = "all-peers")));

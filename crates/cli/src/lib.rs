@@ -13,13 +13,15 @@
 //! arguments are those of `bench`; without any, it measures the registry's
 //! [own](Registry::own) mechanisms beside the built-in ones of their scopes. The command
 //! `new-mechanism` writes a crate with such a target.
-#![forbid(unsafe_code)]
+#![cfg_attr(not(feature = "mimalloc"), forbid(unsafe_code))]
+#![deny(unsafe_code)]
 
 // Compiles and runs the README's example.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}
 
+mod allocator;
 mod args;
 mod build_features;
 mod cargo_bench;

@@ -20,7 +20,7 @@ use estafette_measure::record::{Outcome, Provenance, Record};
 use estafette_measure::run::{self, End};
 use estafette_measure::window::Window;
 
-use crate::build_features::ALLOCATOR;
+use crate::allocator::Allocator;
 use crate::exit::Exit;
 use crate::other_load;
 use crate::progress::{Progress, View};
@@ -33,6 +33,22 @@ const NOTHING_RECORDED: &str = "interrupted before the first round was complete:
 pub(crate) enum SystemCalls {
     Counted,
     NotCounted,
+}
+
+/// How a plan is run and shown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RunOptions {
+    pub(crate) system_calls: SystemCalls,
+    /// The allocator of the mechanisms whose names do not say another.
+    pub(crate) allocator: Allocator,
+    pub(crate) view: View,
+}
+
+impl RunOptions {
+    /// Nothing but the rounds, with the allocator of this process.
+    pub(crate) fn new(view: View) -> RunOptions {
+        RunOptions { system_calls: SystemCalls::NotCounted, allocator: Allocator::current(), view }
+    }
 }
 
 /// A run that has ended, whose record has at least one round.
@@ -53,14 +69,13 @@ pub(crate) fn measure(
     registry: &Registry,
     mut plan: Plan,
     out: &Path,
-    system_calls: SystemCalls,
-    view: View,
+    options: RunOptions,
 ) -> Result<Option<Measurement>> {
     let begun = Instant::now();
     let mut interrupt = Interrupt::install().context("cannot listen for Ctrl-C")?;
     let mut scratch = Scratch::new()?;
     let files = Files::open(out)?;
-    let mut progress = Progress::of_run(files.record.clone(), view)?;
+    let mut progress = Progress::of_run(files.record.clone(), options.view)?;
     let others = OtherLoad::watch(&plan.cpus);
     let Some(limits) = progress.limits(&plan.cpus, limits_budget(plan.window), &mut interrupt)? else {
         report_to_stderr(NOTHING_RECORDED);
@@ -72,11 +87,12 @@ pub(crate) fn measure(
     // Between hosts the capacity also depends on the network.
     let mut probed: Vec<_> =
         plan.entrants.iter_mut().filter(|entrant| entrant.case.place != Place::OtherHost).collect();
-    let capacities = capacities(probed.iter().map(|entrant| &entrant.case), &mut scratch, &mut interrupt)?;
+    let cases: Vec<Case> = probed.iter().map(|entrant| plain_case(registry, &entrant.case)).collect();
+    let capacities = capacities(&cases, &mut scratch, &mut interrupt)?;
     for (entrant, capacity) in probed.iter_mut().zip(capacities) {
         entrant.effective_capacity = capacity;
     }
-    if system_calls == SystemCalls::Counted {
+    if options.system_calls == SystemCalls::Counted {
         progress.stage("preparing", "system calls");
         if !count_calls(registry, &mut plan, &mut scratch, &mut interrupt)? {
             progress.finish();
@@ -89,7 +105,7 @@ pub(crate) fn measure(
         precision.budget = precision.budget.saturating_sub(begun.elapsed());
     }
     let mut record = run::blank(registry, &plan, Some(limits));
-    record.provenance = Some(provenance());
+    record.provenance = Some(provenance(options.allocator));
     record.other_load = other_load;
     if let Some(host) = &plan.other_host {
         let end = match measure_peer(host, &mut record, &mut progress, &mut interrupt) {
@@ -112,6 +128,12 @@ pub(crate) fn measure(
     end?;
     report_to_stderr(NOTHING_RECORDED);
     Ok(None)
+}
+
+/// The same case with the name by which this program's children know the mechanism.
+fn plain_case(registry: &Registry, case: &Case) -> Case {
+    let name = registry.get(&case.mechanism).map_or(&*case.mechanism, |entry| entry.name_in_program());
+    Case { mechanism: name.to_owned(), ..case.clone() }
 }
 
 /// Measures the link to the other host and its load, for the record. What fails is a warning. On
@@ -174,11 +196,11 @@ fn count_calls(registry: &Registry, plan: &mut Plan, scratch: &mut Scratch, inte
 }
 
 /// Returns the build of this command, and its arguments.
-fn provenance() -> Provenance {
+fn provenance(allocator: Allocator) -> Provenance {
     Provenance {
         commit: option_env!("ESTAFETTE_COMMIT").map(str::to_owned),
         compiler: env!("ESTAFETTE_COMPILER").to_owned(),
-        allocator: ALLOCATOR.to_owned(),
+        allocator: allocator.name().to_owned(),
         arguments: std::env::args().skip(1).map(without_user).collect(),
     }
 }

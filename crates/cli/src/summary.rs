@@ -1,8 +1,9 @@
 //! Summary sentences below the tables: the winners, their distance to the bound, the noise, and
 //! whether the latency between the two cores changed during the run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use clap::ValueEnum;
 use estafette_measure::case::Place;
 use estafette_measure::fingerprint::Fingerprint;
 use estafette_measure::limits;
@@ -11,7 +12,9 @@ use estafette_measure::record::{Outcome, Record};
 use estafette_measure::spec::Scope;
 use estafette_measure::stats::Verdict;
 use estafette_measure::units::{duration, grouped, three_digits};
+use estafette_measure::variant::variant_name;
 
+use crate::allocator::Allocator;
 use crate::columns::{plain, wrapped};
 use crate::table::{best_candidate, is_different, list, outcome, percent, short};
 
@@ -31,10 +34,21 @@ pub(crate) fn doubts(record: &Record, rankings: &[Ranking]) -> Vec<String> {
     sentences
 }
 
-/// Names the allocator, if it is not the system's.
+/// Names the allocator, if it is not the system's, or not of every row.
 fn allocator(record: &Record) -> String {
-    let provenance = record.provenance.as_ref().filter(|provenance| provenance.allocator != "system");
-    provenance.map_or(String::new(), |provenance| format!("The allocator was {}.", plain(&provenance.allocator)))
+    let Some(provenance) = &record.provenance else { return String::new() };
+    let allocator = plain(&provenance.allocator);
+    let names: BTreeSet<&str> =
+        record.entrants.iter().filter_map(|entrant| variant_name(&entrant.case.mechanism)).collect();
+    let names: Vec<&str> = names.into_iter().filter(|name| Allocator::from_str(name, false).is_ok()).collect();
+    match &*names {
+        [] if provenance.allocator == "system" => String::new(),
+        [] => format!("The allocator was {allocator}."),
+        names => {
+            let names: Vec<String> = names.iter().map(|name| format!("@{name}")).collect();
+            format!("The allocator of each row is at the end of its name ({}), or {allocator}.", names.join(", "))
+        }
+    }
 }
 
 /// Names the congestion control of TCP, if it paces packets and something was measured through the

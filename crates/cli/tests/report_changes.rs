@@ -41,7 +41,7 @@ fn scale(figures: &mut Value, factor: f64) {
         Some(whole) => *value = ((whole as f64 * factor) as u64).into(),
         None => *value = value.as_f64().map_or(Value::Null, |time| (time * factor).into()),
     };
-    for key in ["window_ns", "long_turn_ns"] {
+    for key in ["window_ns", "unpaused_run_ns"] {
         figures.get_mut(key).into_iter().for_each(times);
     }
     if let Some(latency) = figures.get_mut("latency").and_then(Value::as_object_mut) {

@@ -16,7 +16,7 @@ use estafette_measure::limits::pin_to;
 use estafette_measure::protocol::{PartyReport, Report};
 use estafette_measure::spec::{Ownership, Runtime, Standing, Wait};
 use estafette_measure::window::{TAIL_NS, Window};
-use estafette_measure::{Generator, Registry, Spec, Verifier};
+use estafette_measure::{Generator, Mechanism, Registry, Spec, Verifier};
 
 /// The number of messages between two clock readings.
 const STRIDE: u64 = 1024;
@@ -254,17 +254,19 @@ impl ByHand {
     }
 }
 
+impl Mechanism for ByHand {
+    fn spec(&self) -> Spec {
+        self.spec.clone()
+    }
+}
+
 impl Entry for ByHand {
     fn spec(&self) -> &Spec {
         &self.spec
     }
 
-    fn supports(&self, _: &Case) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn roles(&self, _: &Case) -> Vec<Role> {
-        vec![Role::All]
+    fn mechanism(&self) -> &dyn Mechanism {
+        self
     }
 
     fn can_pause(&self) -> bool {

@@ -22,7 +22,7 @@ fn effective_capacity(name: &str, capacity: usize, producers: usize) -> Option<u
         place: Place::Free,
         load: Load::Saturated,
     };
-    entry.effective_capacity(&Case { mechanism: name.to_owned(), cell })
+    entry.mechanism().effective_capacity(&Case { mechanism: name.to_owned(), cell })
 }
 
 #[test]

@@ -7,10 +7,10 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use anyhow::{Context, Result, anyhow, bail};
+use estafette_measure::Mechanism;
 use estafette_measure::case::{Case, Role};
 use estafette_measure::driver::Ctx;
 use estafette_measure::entry::{Entry, Program, bytes};
@@ -86,9 +86,9 @@ impl<R: Entry> Peer<R> {
     }
 }
 
-impl<R: Entry> Entry for Peer<R> {
-    fn spec(&self) -> &Spec {
-        &self.spec
+impl<R: Entry> Mechanism for Peer<R> {
+    fn spec(&self) -> Spec {
+        self.spec.clone()
     }
 
     fn supports(&self, case: &Case) -> Result<(), String> {
@@ -96,25 +96,31 @@ impl<R: Entry> Entry for Peer<R> {
     }
 
     fn effective_capacity(&self, case: &Case) -> Option<u64> {
-        self.row.effective_capacity(case)
+        self.row.mechanism().effective_capacity(case)
     }
 
-    fn roles(&self, _: &Case) -> Vec<Role> {
-        vec![Role::Consumer(0), Role::Producer(0)]
+    fn check_available(&self) -> Result<(), String> {
+        self.row.mechanism().check_available()?;
+        self.executable().map(drop).map_err(|error| format!("{error:#}"))
+    }
+}
+
+impl<R: Entry> Entry for Peer<R> {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn mechanism(&self) -> &dyn Mechanism {
+        self
     }
 
     fn run(&self, case: &Case, role: Role, _: &mut Ctx) -> Result<Report> {
         bail!("{role} of {} is a C program", case.mechanism)
     }
 
-    fn check_available(&self) -> Result<(), String> {
-        self.row.check_available()?;
-        self.executable().map(drop).map_err(|error| format!("{error:#}"))
-    }
-
     fn program(&self, _: &Case, _: Role) -> Result<Option<Program>> {
-        let path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.executable()?.as_raw_fd()));
-        Ok(Some(Program { path, arguments: Vec::new() }))
+        let path = format!("/proc/{}/fd/{}", std::process::id(), self.executable()?.as_raw_fd());
+        Ok(Some(Program::new(path, [])))
     }
 }
 

@@ -140,7 +140,7 @@ fn setup(name: &str, pattern: Pattern, payload: Payload, window: Window) -> Setu
         cpus: available_cpus(),
         timeout: Duration::from_secs(5),
         count_timeout: Duration::from_secs(30),
-        long_turn_ns: 0,
+        unpaused_run_ns: 0,
         traced: false,
         other_host: None,
     }

@@ -25,7 +25,7 @@ fn the_effective_capacity_is_probed() {
     let registry = enrol(Registry::new(), identity);
     let capacity = |name: &str| {
         let case = Case { mechanism: name.to_owned(), cell: cell(Pattern::Stream) };
-        registry.get(name).unwrap().effective_capacity(&case)
+        registry.get(name).unwrap().mechanism().effective_capacity(&case)
     };
     assert_eq!(capacity("process/pipe"), Some(16), "64 KiB, as pipe(7) says");
     assert_eq!(capacity("process/shm-mutex"), Some(1024));

@@ -25,7 +25,7 @@ pub fn can_run(entry: &dyn Entry, case: &Case, cores: usize) -> Result<(), Inadm
     if let Some(rate) = case.load.rate() {
         open_loop(spec, case, rate, cores)?;
     }
-    entry.check_available().map_err(|why| RefusalKind::Machine.because(why))?;
+    entry.mechanism().check_available().map_err(|why| RefusalKind::Machine.because(why))?;
     entry.supports(case).map_err(|why| RefusalKind::Mechanism.because(why))
 }
 

@@ -49,8 +49,9 @@ fn serve_on(registry: &Registry, socket: OwnedFd) -> bool {
         match protocol::receive(&socket) {
             Ok(Some((ToChild::Assignment(assignment), descriptors))) => break (assignment, descriptors),
             Ok(Some((ToChild::EffectiveCapacity(case), _))) => {
-                let probed =
-                    catch_unwind(AssertUnwindSafe(|| registry.get(&case.mechanism)?.effective_capacity(&case)));
+                let probed = catch_unwind(AssertUnwindSafe(|| {
+                    registry.get(&case.mechanism)?.mechanism().effective_capacity(&case)
+                }));
                 let effective_capacity = probed.unwrap_or_default();
                 if protocol::send(&socket, &ToCoordinator::EffectiveCapacity { effective_capacity }, &[]).is_err() {
                     return false;

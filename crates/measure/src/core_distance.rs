@@ -17,10 +17,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::case::{Cell, Place};
-use crate::laps::{HeatRecord, LONG_LAP};
-use crate::long_turns;
+use crate::laps::{HeatRecord, UNPAUSED_LAP};
 use crate::record::{InstanceRecord, MIN_LAPS, Outcome, Record};
 use crate::stats::median;
+use crate::unpaused_runs;
 
 /// The minimum ratio of two successive readings, in order of size, of different distances.
 const GAP: f64 = 1.5;
@@ -57,7 +57,7 @@ impl Comparable {
     /// that run differently after a pause.
     pub fn of(record: &Record) -> Comparable {
         let mut comparable = Comparable::by_distance(record);
-        long_turns::apply(&mut comparable.record);
+        unpaused_runs::apply(&mut comparable.record);
         comparable
     }
 
@@ -200,8 +200,8 @@ impl Distances {
         else {
             return whole;
         };
-        figures.long_turn_ns =
-            figures.long_turn_ns.filter(|_| laps.get(&LONG_LAP).is_none_or(|of| *of == Some(distance)));
+        figures.unpaused_run_ns =
+            figures.unpaused_run_ns.filter(|_| laps.get(&UNPAUSED_LAP).is_none_or(|of| *of == Some(distance)));
         let before = figures.slices.len();
         figures.slices.retain(|slice| laps.get(&slice.lap).is_none_or(|of| *of == Some(distance)));
         figures.slices.len() >= MIN_LAPS && figures.slices.len() * 2 >= before

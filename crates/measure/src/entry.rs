@@ -16,30 +16,25 @@ use crate::message::{Inline, Message, Shared};
 use crate::protocol::Report;
 use crate::spec::{Loss, Runtime, Spec};
 
-/// Something that can be measured.
+/// Something that can be measured: a mechanism, and what runs its roles.
 ///
 /// [`bytes()`], [`messages`], [`values`], [`async_values`] and [`pipelines`] turn mechanisms into
 /// entries, and [`codec`] does so for codecs. Anything else, such as a program in another language
-/// or a hand-written loop, implements this trait itself.
-pub trait Entry: Send + Sync {
-    /// The description.
+/// or a hand-written loop, implements this trait itself, beside [`Mechanism`].
+pub trait Entry: Send + Sync + 'static {
+    /// The description: that of the mechanism, with what the entry adds.
     fn spec(&self) -> &Spec;
+
+    /// The mechanism, which says what it needs, which cases it supports, and which roles they have.
+    fn mechanism(&self) -> &dyn Mechanism;
 
     /// Checks whether the entry can run this case, beyond what the description says.
     ///
     /// # Errors
     /// The reason why it cannot, for the user.
-    fn supports(&self, case: &Case) -> Result<(), String>;
-
-    /// The number of messages that fit between the ends of this case, as probed. `None` if it
-    /// cannot be probed. See [`Mechanism::effective_capacity`].
-    fn effective_capacity(&self, case: &Case) -> Option<u64> {
-        let _ = case;
-        None
+    fn supports(&self, case: &Case) -> Result<(), String> {
+        self.mechanism().supports(case)
     }
-
-    /// The roles of an instance, one child process each.
-    fn roles(&self, case: &Case) -> Vec<Role>;
 
     /// Plays one role, inside a child process.
     ///
@@ -47,27 +42,13 @@ pub trait Entry: Send + Sync {
     /// Whatever stops the role.
     fn run(&self, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report>;
 
-    /// The name and version of the server that the entry needs, if any. Looked up only when it is
-    /// printed or recorded.
-    fn server(&self) -> Option<String> {
-        None
-    }
-
     /// The description with the server's version added, as records and `estafette list` show it.
     fn described(&self) -> Spec {
         let mut spec = self.spec().clone();
-        if let Some(server) = self.server() {
+        if let Some(server) = self.mechanism().server() {
             spec.version = format!("{}, {server}", spec.version);
         }
         spec
-    }
-
-    /// Checks whether everything that the entry needs is installed on this machine.
-    ///
-    /// # Errors
-    /// What is missing and how to install it.
-    fn check_available(&self) -> Result<(), String> {
-        Ok(())
     }
 
     /// Whether an instance may be stopped between slices. Its times must not include the pauses, as
@@ -99,6 +80,24 @@ pub struct Program {
     pub path: PathBuf,
     /// Its arguments.
     pub arguments: Vec<String>,
+    /// Variables that its environment has beside those of the coordinator, and their values.
+    pub environment: Vec<(String, String)>,
+}
+
+impl Program {
+    /// The path of this program, even if its file has been replaced since it was started.
+    const OWN: &str = "/proc/self/exe";
+
+    /// A program with some arguments.
+    pub fn new<const N: usize>(path: impl Into<PathBuf>, arguments: [&str; N]) -> Program {
+        let arguments = arguments.map(String::from).to_vec();
+        Program { path: path.into(), arguments, environment: Vec::new() }
+    }
+
+    /// This program with some arguments.
+    pub(crate) fn own<const N: usize>(arguments: [&str; N]) -> Program {
+        Program::new(Program::OWN, arguments)
+    }
 }
 
 type Run<M> = fn(&M, &Case, Role, &mut Ctx) -> Result<Report>;
@@ -153,17 +152,19 @@ pub fn pipelines<M: Mechanism>(mechanism: M) -> impl Entry {
     Enrolled::blocking(mechanism, |mechanism, case, role, ctx| delegate(mechanism, case, role, ctx))
 }
 
+impl Mechanism for Coding {
+    fn spec(&self) -> Spec {
+        self.spec.clone()
+    }
+}
+
 impl Entry for Coding {
     fn spec(&self) -> &Spec {
         &self.spec
     }
 
-    fn supports(&self, _: &Case) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn roles(&self, _: &Case) -> Vec<Role> {
-        vec![Role::All]
+    fn mechanism(&self) -> &dyn Mechanism {
+        self
     }
 
     fn run(&self, case: &Case, _: Role, ctx: &mut Ctx) -> Result<Report> {
@@ -239,23 +240,11 @@ impl<M: Mechanism> Entry for Enrolled<M> {
     fn spec(&self) -> &Spec {
         &self.spec
     }
-    fn supports(&self, case: &Case) -> Result<(), String> {
-        self.mechanism.supports(case)
-    }
-    fn effective_capacity(&self, case: &Case) -> Option<u64> {
-        self.mechanism.effective_capacity(case)
-    }
-    fn roles(&self, case: &Case) -> Vec<Role> {
-        self.mechanism.roles(case)
+    fn mechanism(&self) -> &dyn Mechanism {
+        &self.mechanism
     }
     fn run(&self, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report> {
         (self.run)(&self.mechanism, case, role, ctx)
-    }
-    fn server(&self) -> Option<String> {
-        self.mechanism.server()
-    }
-    fn check_available(&self) -> Result<(), String> {
-        self.mechanism.check_available()
     }
 }
 
@@ -280,7 +269,7 @@ impl Registry {
     /// If another entry has the same name. That is a programming error, and it shows the first time
     /// the program starts.
     #[must_use]
-    pub fn enrol(mut self, entry: impl Entry + 'static) -> Registry {
+    pub fn enrol(mut self, entry: impl Entry) -> Registry {
         let name = entry.spec().name.clone();
         assert!(!self.entries.contains_key(&name), "`{name}` is enrolled twice");
         self.order.push(name.clone());
@@ -306,6 +295,13 @@ impl Registry {
     /// All entries, in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Entry>> {
         self.order.iter().map(|name| &self.entries[name])
+    }
+
+    /// The same registry with each entry replaced by what `new` makes of it.
+    #[must_use]
+    pub fn map<E: Entry>(&self, new: impl Fn(Arc<dyn Entry>) -> E) -> Registry {
+        let replaced = self.iter().fold(Registry::new(), |registry, entry| registry.enrol(new(entry.clone())));
+        Registry { built_in: self.built_in, ..replaced }
     }
 
     /// The entry with this name.

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::steady;
 
-/// The lap with the long turns, if the window is a time: see [`crate::long_turns`].
-pub(crate) const LONG_LAP: u64 = 1;
+/// The lap with the unpaused runs, if the window is a time: see [`crate::unpaused_runs`].
+pub(crate) const UNPAUSED_LAP: u64 = 1;
 
 /// The state of the machine around the laps of one heat.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -21,7 +21,7 @@ pub struct HeatRecord {
     pub heat: usize,
     /// The number of laps.
     pub laps: u64,
-    /// The laps in which the hypervisor took time from the cores. Never the lap of the long turns:
+    /// The laps in which the hypervisor took time from the cores. Never the lap of the unpaused runs:
     /// there it counts against the turn in which it happened.
     pub stolen_laps: Vec<u64>,
     /// The round trip of a cache line between the cores in nanoseconds: before each lap, and after

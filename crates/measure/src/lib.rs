@@ -13,7 +13,6 @@
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}
-
 pub mod admission;
 pub mod bound;
 pub mod breach;
@@ -42,16 +41,14 @@ mod interrupt;
 pub mod laps;
 mod latency_counts;
 pub mod limits;
-mod long_turns;
+mod loop_ends;
 pub mod mechanism;
 mod memory;
 pub mod message;
 mod names;
-pub mod other_build;
 pub mod other_load;
 mod pace;
 pub mod pairs;
-mod parts;
 pub mod pattern;
 mod pauses;
 pub mod pipeline;
@@ -72,7 +69,9 @@ pub mod stats;
 pub mod suite;
 pub mod tracer;
 pub mod units;
+mod unpaused_runs;
 pub mod usage;
+pub mod variant;
 pub mod window;
 
 pub use case::{Case, Cell, Pattern, PayloadKind, Place, Role};

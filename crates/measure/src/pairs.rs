@@ -75,9 +75,9 @@ impl<'a> ValidInstance<'a> {
         }
     }
 
-    /// Whether its metric is the result of its long turn.
-    fn is_by_long_turn(&self) -> bool {
-        self.figures.slices.is_empty() && self.figures.long_turn_ns.is_some()
+    /// Whether its metric is the result of its unpaused run.
+    fn is_by_unpaused_run(&self) -> bool {
+        self.figures.slices.is_empty() && self.figures.unpaused_run_ns.is_some()
     }
 
     fn shares_heat(&self, other: &ValidInstance<'_>) -> bool {
@@ -85,8 +85,8 @@ impl<'a> ValidInstance<'a> {
     }
 
     /// The ln ratio of this instance's time to the other's: the median over the laps of their heat.
-    /// If they have too few common laps, it is the ratio of their long turns, or of their windows.
-    /// `None` if one of the two has to be compared by its long turn, and the other only has slices.
+    /// If they have too few common laps, it is the ratio of their unpaused runs, or of their windows.
+    /// `None` if one of the two has to be compared by its unpaused run, and the other only has slices.
     fn ratio_to(self, other: ValidInstance<'_>) -> Option<f64> {
         if self.shares_heat(&other) {
             let laps: BTreeMap<u64, f64> = other.figures.slices.iter().map(|slice| (slice.lap, slice.ns)).collect();
@@ -95,12 +95,12 @@ impl<'a> ValidInstance<'a> {
             if let Some(median) = median(&ratios).filter(|_| ratios.len() >= MIN_LAPS) {
                 return Some(median);
             }
-            if let (Some(a), Some(b)) = (self.figures.long_turn_ns, other.figures.long_turn_ns) {
+            if let (Some(a), Some(b)) = (self.figures.unpaused_run_ns, other.figures.unpaused_run_ns) {
                 return Some((a / b).ln());
             }
         }
         let mixes = |one: ValidInstance<'_>, other: ValidInstance<'_>| {
-            one.is_by_long_turn() && !other.figures.slices.is_empty()
+            one.is_by_unpaused_run() && !other.figures.slices.is_empty()
         };
         let is_comparable = !mixes(self, other) && !mixes(other, self);
         is_comparable.then(|| (self.figures.metric_ns() / other.figures.metric_ns()).ln())
@@ -140,7 +140,7 @@ pub(crate) mod tests {
             clock_error: None,
             discarded: None,
             slices,
-            long_turn_ns: None,
+            unpaused_run_ns: None,
         };
         InstanceRecord { round: 0, entrant, line_ns: None, heat, outcome: Outcome::Measured(Box::new(figures)) }
     }
@@ -165,11 +165,11 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_long_turn_is_compared_with_long_turns_and_windows_but_not_with_slices() {
-        let with_long_turn = |ns, laps: &[f64]| {
+    fn an_unpaused_run_is_compared_with_unpaused_runs_and_windows_but_not_with_slices() {
+        let with_unpaused_run = |ns, laps: &[f64]| {
             let mut instance = instance(0, Some(1), 1, laps);
             if let Outcome::Measured(figures) = &mut instance.outcome {
-                figures.long_turn_ns = Some(ns);
+                figures.unpaused_run_ns = Some(ns);
             }
             instance
         };
@@ -177,8 +177,8 @@ pub(crate) mod tests {
             let ratio = ValidInstance::of(a).unwrap().ratio_to(ValidInstance::of(b).unwrap());
             ratio.map(|ln| (ln.exp() * 100.0).round() / 100.0)
         };
-        let (sensitive, laps) = (with_long_turn(20.0, &[]), [10.0; MIN_LAPS]);
-        assert_eq!(compare(&sensitive, &with_long_turn(5.0, &laps)), Some(4.0));
+        let (sensitive, laps) = (with_unpaused_run(20.0, &[]), [10.0; MIN_LAPS]);
+        assert_eq!(compare(&sensitive, &with_unpaused_run(5.0, &laps)), Some(4.0));
         assert_eq!(compare(&sensitive, &instance(1, None, 40, &[])), Some(0.5), "a window");
         assert_eq!(compare(&sensitive, &instance(1, Some(1), 40, &laps)), None);
         assert_eq!(compare(&instance(1, Some(1), 40, &laps), &sensitive), None);

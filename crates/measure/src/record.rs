@@ -230,10 +230,10 @@ pub struct Figures {
     /// The result of each slice, except those of laps in which the machine changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<SliceFigure>,
-    /// The result of the long turn without pauses before the slices, in nanoseconds per message or
-    /// round trip. `None` if there was none, or if the machine changed during it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub long_turn_ns: Option<f64>,
+    /// The result of the unpaused run before the slices, in nanoseconds per message or round trip.
+    /// `None` if there was none, or if the machine changed during it.
+    #[serde(default, alias = "long_turn_ns", skip_serializing_if = "Option::is_none")]
+    pub unpaused_run_ns: Option<f64>,
 }
 
 /// The latencies of an instance in nanoseconds.
@@ -471,7 +471,7 @@ impl Figures {
 
     /// The metric by which mechanisms are compared, in nanoseconds. Lower is better.
     ///
-    /// It is the median of the slices, if there are enough, or the result of the long turn, if
+    /// It is the median of the slices, if there are enough, or the result of the unpaused run, if
     /// there are none because pauses change the mechanism. Otherwise it is the median round trip,
     /// the 99th percentile of an open loop, the time to encode and decode, or the mean time per
     /// message.
@@ -482,7 +482,7 @@ impl Figures {
                 return median;
             }
         }
-        if let Some(ns) = self.long_turn_ns.filter(|_| self.slices.is_empty()) {
+        if let Some(ns) = self.unpaused_run_ns.filter(|_| self.slices.is_empty()) {
             return ns;
         }
         match (&self.latency, &self.codec) {

@@ -310,7 +310,7 @@ impl Rounds<'_> {
         {
             return Ok(false);
         }
-        Ok(entry.roles(case).len() <= MAX_CHILDREN)
+        Ok(entry.mechanism().roles(case).len() <= MAX_CHILDREN)
     }
 
     /// Measures the instances of one heat in slices. They take turns.
@@ -321,8 +321,8 @@ impl Rounds<'_> {
             let seed = self.seeds.u64(..1 << 53);
             let case = &plan.entrants[at].case;
             let setup = setup(plan, case, seed, registry)?;
-            let (window, long_turn_ns) = setup.window.with_long_turn();
-            let setup = Setup { window, long_turn_ns, ..setup };
+            let (window, unpaused_run_ns) = setup.window.with_unpaused_run();
+            let setup = Setup { window, unpaused_run_ns, ..setup };
             runners.push(Runner { entry: entry(registry, case)?.as_ref(), setup });
         }
         let mut random = self.seeds.fork();
@@ -477,5 +477,16 @@ fn setup(plan: &Plan, case: &Case, seed: u64, registry: &Registry) -> Result<Set
     let (seed, secret) = (random.u64(..1 << 53), random.u64(..1 << 53));
     let (case, cpus) = (case.clone(), plan.cpus.clone());
     let other_host = plan.other_host.clone();
-    Ok(Setup { case, window, long_turn_ns: 0, seed, secret, cpus, timeout, count_timeout, traced: false, other_host })
+    Ok(Setup {
+        case,
+        window,
+        unpaused_run_ns: 0,
+        seed,
+        secret,
+        cpus,
+        timeout,
+        count_timeout,
+        traced: false,
+        other_host,
+    })
 }

@@ -57,13 +57,13 @@ impl Window {
         Window::Time { warmup_ns: warmup_ns.max(search_ns), measure_ns }
     }
 
-    /// The window of an instance in slices, and the length of its long turn in nanoseconds, without
+    /// The window of an instance in slices, and the length of its unpaused run in nanoseconds, without
     /// the warm-up. The window is longer by that. 0 if the window is a number of messages.
-    pub(crate) fn with_long_turn(self) -> (Window, u64) {
+    pub(crate) fn with_unpaused_run(self) -> (Window, u64) {
         match self {
             Window::Time { warmup_ns, measure_ns } => {
-                let long_turn_ns = (measure_ns / 2).min(LONGEST_TURN_NS);
-                (Window::Time { warmup_ns, measure_ns: measure_ns + long_turn_ns }, long_turn_ns)
+                let unpaused_run_ns = (measure_ns / 2).min(MAX_UNPAUSED_NS);
+                (Window::Time { warmup_ns, measure_ns: measure_ns + unpaused_run_ns }, unpaused_run_ns)
             }
             Window::Count { .. } => (self, 0),
         }
@@ -92,8 +92,8 @@ impl Window {
 const SEARCH_NS: u64 = 200_000_000;
 /// The length of the window of a paced mechanism, if the run's window is a number of messages.
 const PACED_NS: u64 = 250_000_000;
-/// The maximum time of a long turn, without the warm-up before it.
-const LONGEST_TURN_NS: u64 = 50_000_000;
+/// The maximum time of an unpaused run, without the warm-up before it.
+const MAX_UNPAUSED_NS: u64 = 50_000_000;
 /// How long producers continue to send after the window. So messages still arrive when a consumer
 /// closes its window.
 pub const TAIL_NS: u64 = 3_000_000;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use estafette_measure::case::{Case, Role};
 use estafette_measure::driver::Ctx;
-use estafette_measure::entry::{AsyncValueTransport, Entry, Program, ValueTransport, async_values, bytes, values};
+use estafette_measure::entry::{AsyncValueTransport, Entry, ValueTransport, async_values, bytes, values};
 use estafette_measure::executor::Executor;
 use estafette_measure::protocol::Report;
 use estafette_measure::usage::Usage;
@@ -86,27 +86,12 @@ impl<E: Entry> Entry for Counted<E> {
     fn spec(&self) -> &Spec {
         self.0.spec()
     }
-    fn supports(&self, case: &Case) -> Result<(), String> {
-        self.0.supports(case)
-    }
-    fn effective_capacity(&self, case: &Case) -> Option<u64> {
-        self.0.effective_capacity(case)
-    }
-    fn roles(&self, case: &Case) -> Vec<Role> {
-        self.0.roles(case)
+    fn mechanism(&self) -> &dyn Mechanism {
+        self.0.mechanism()
     }
     fn run(&self, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report> {
         ctx.window = Window::Count { warmup: VICTIM / 2, messages: 2 * VICTIM * case.producers as u64 };
         self.0.run(case, role, ctx)
-    }
-    fn server(&self) -> Option<String> {
-        self.0.server()
-    }
-    fn check_available(&self) -> Result<(), String> {
-        self.0.check_available()
-    }
-    fn program(&self, case: &Case, role: Role) -> Result<Option<Program>> {
-        self.0.program(case, role)
     }
 }
 

@@ -13,14 +13,16 @@ use estafette_measure::record::Record;
 use estafette_measure::run::End;
 use estafette_measure::spec::{Scope, Standing, Wait};
 use estafette_measure::suite::{self, Axes, Profile, Suite};
+use estafette_measure::variant::plain_name;
 use estafette_measure::window::Window;
 
+use crate::allocator::{Allocator, with_allocators};
 use crate::args::{Bench, Slice};
 use crate::build_features::with_peers;
 use crate::exit::Exit;
 use crate::hosts::target::Target;
 use crate::measurement::{
-    self, Measurement, SystemCalls, measure, random_seed, report_interrupt, time_window, without_result,
+    self, Measurement, RunOptions, SystemCalls, measure, random_seed, report_interrupt, time_window, without_result,
 };
 use crate::output::{self, Detail};
 use crate::progress::View;
@@ -37,13 +39,15 @@ const QUICK_BUDGET: Duration = Duration::from_secs(55);
 
 /// Runs `bench`.
 pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
+    let registry = &with_allocators(registry, &args.allocator)?;
     let mut plan = plan(registry, args)?;
     hosts::prepare(&mut plan, &args.hosts, args.window.is_some())?;
     // A single round is a quick look. Counting system calls would more than double its duration.
     let system_calls =
         if plan.rounds > 1 && plan.other_host.is_none() { SystemCalls::Counted } else { SystemCalls::NotCounted };
-    let view = View::of(args.live);
-    let Some(Measurement { record, files, end }) = measure(registry, plan, &args.out, system_calls, view)? else {
+    let allocator = args.allocator.first().copied().unwrap_or_else(Allocator::current);
+    let options = RunOptions { system_calls, allocator, view: View::of(args.live) };
+    let Some(Measurement { record, files, end }) = measure(registry, plan, &args.out, options)? else {
         return Ok(Exit::Interrupted);
     };
     let exit = measurement::exit(&record);
@@ -153,6 +157,9 @@ fn check_hosts(registry: &Registry, args: &Bench, selection: &mut Selection) -> 
     }
     if matches!(target, Target::Tcp(_)) && (args.hosts.peer_command.is_some() || args.hosts.peer_address.is_some()) {
         bail!("--peer-command and --peer-address are for --to ssh://: at a peer that listens, give --address there");
+    }
+    if !args.allocator.is_empty() {
+        bail!("--allocator is for mechanisms on one host: leave it out with --to");
     }
     if matches!(target, Target::Ssh(_)) && args.hosts.token_file.is_some() {
         bail!("--token-file is for --to tcp://: ssh has its own keys");
@@ -311,7 +318,7 @@ impl Selection {
         let spec = entry.spec();
         match &*self.names {
             [] => suite.includes(profile, cell, spec, axes),
-            names => names.contains(&spec.name),
+            names => names.iter().any(|name| *name == spec.name || name == plain_name(&spec.name)),
         }
     }
 }

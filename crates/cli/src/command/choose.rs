@@ -31,7 +31,7 @@ use self::together::Together;
 use crate::args::{Args, Choose, Command};
 use crate::columns::wrapped;
 use crate::exit::Exit;
-use crate::measurement::{self, Measurement, SystemCalls, measure, report_interrupt};
+use crate::measurement::{self, Measurement, RunOptions, measure, report_interrupt};
 use crate::progress::View;
 use crate::terminal::{print, print_json, report_to_stderr};
 
@@ -87,7 +87,7 @@ fn reply(registry: &Registry, args: &Choose) -> Result<Exit> {
         None => {
             let ShortRun { plan, excluded, notes } = ShortRun::plan(registry, args, &question)?;
             let Some(plan) = plan else { return Reply::without_run(notes, excluded).print(args.json) };
-            let Some(measurement) = measure(registry, plan, &args.out, SystemCalls::NotCounted, View::Plain)? else {
+            let Some(measurement) = measure(registry, plan, &args.out, RunOptions::new(View::Plain))? else {
                 return Ok(Exit::Interrupted);
             };
             let Some((record, path, exit)) = finished(measurement, args.json)? else { return Ok(Exit::Interrupted) };

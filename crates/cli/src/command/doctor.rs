@@ -63,7 +63,7 @@ fn peers(registry: &Registry) -> Vec<Finding> {
     let unavailable: Vec<_> = registry
         .iter()
         .filter_map(|entry| {
-            let how = entry.check_available().err()?;
+            let how = entry.mechanism().check_available().err()?;
             Some(Finding::note("peer", format!("{} is not available", entry.spec().name), how))
         })
         .collect();

@@ -32,7 +32,11 @@ struct Listed {
 impl Listed {
     /// Returns an entry whose capacity has not been probed.
     fn of(entry: &dyn Entry) -> Listed {
-        Listed { spec: entry.described(), unavailable: entry.check_available().err(), effective_capacity: None }
+        Listed {
+            spec: entry.described(),
+            unavailable: entry.mechanism().check_available().err(),
+            effective_capacity: None,
+        }
     }
 }
 
@@ -173,6 +177,7 @@ fn joined(words: &[impl Display]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use estafette_measure::Mechanism;
     use estafette_measure::case::Role;
     use estafette_measure::driver::Ctx;
     use estafette_measure::protocol::Report;
@@ -182,21 +187,24 @@ mod tests {
 
     struct Fake(Spec, Result<(), String>);
 
+    impl Mechanism for Fake {
+        fn spec(&self) -> Spec {
+            self.0.clone()
+        }
+        fn check_available(&self) -> Result<(), String> {
+            self.1.clone()
+        }
+    }
+
     impl Entry for Fake {
         fn spec(&self) -> &Spec {
             &self.0
         }
-        fn supports(&self, _: &Case) -> Result<(), String> {
-            Ok(())
-        }
-        fn roles(&self, _: &Case) -> Vec<Role> {
-            Vec::new()
+        fn mechanism(&self) -> &dyn Mechanism {
+            self
         }
         fn run(&self, _: &Case, _: Role, _: &mut Ctx) -> Result<Report> {
             anyhow::bail!("never run")
-        }
-        fn check_available(&self) -> Result<(), String> {
-            self.1.clone()
         }
     }
 

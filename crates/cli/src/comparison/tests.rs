@@ -65,7 +65,7 @@ fn figures(pattern: Pattern, ns: u64) -> Figures {
         clock_error: None,
         discarded: None,
         slices: Vec::new(),
-        long_turn_ns: None,
+        unpaused_run_ns: None,
     }
 }
 

@@ -2,12 +2,13 @@
 //! mechanisms differ in their promises.
 
 use estafette_measure::case::Load;
-use estafette_measure::ranking::{Basis, OneWay, Ranking, RowResult};
+use estafette_measure::ranking::{Basis, OneWay, Ranking, Row, RowResult};
 use estafette_measure::record::Record;
 use estafette_measure::spec::{Loss, Ordering};
 use estafette_measure::stats::ModeLevel;
 use estafette_measure::{MAX_LOSS, units};
 
+use super::answer::{Outcome, outcome};
 use super::words::{difference, percent, short, times};
 use crate::columns::{columns, lines, plain, wrapped};
 use crate::remedy::with_remedy;
@@ -56,7 +57,7 @@ pub(crate) fn facts(ranking: &Ranking) -> Vec<String> {
         batch,
         discarded,
         left_out,
-        by_long_turns(ranking),
+        by_unpaused_runs(ranking),
         unchecked(ranking),
         by_whole_windows(ranking),
     ];
@@ -70,8 +71,8 @@ fn compared_by(ranking: &Ranking, basis: Basis) -> Vec<&str> {
 }
 
 /// Names the mechanisms that run differently after a pause.
-fn by_long_turns(ranking: &Ranking) -> Option<String> {
-    let names = compared_by(ranking, Basis::LongTurn);
+fn by_unpaused_runs(ranking: &Ranking) -> Option<String> {
+    let names = compared_by(ranking, Basis::UnpausedRun);
     let words = || format!("compared by runs without pauses, because pauses change them: {}", names.join(", "));
     (!names.is_empty()).then(words)
 }
@@ -161,6 +162,7 @@ pub(crate) fn notes(ranking: &Ranking, value: &str) -> Vec<Note> {
     notes.extend(capacities(ranking));
     notes.extend(modes(ranking, value));
     notes.extend(misplaced(ranking, value));
+    notes.extend(undecided_although_worse(ranking, value));
     let mut notes: Vec<Note> = notes.into_iter().map(Note::Words).collect();
     for row in &ranking.rows {
         if let Some((count, why)) = &row.failed {
@@ -248,6 +250,23 @@ fn misplaced(ranking: &Ranking, value: &str) -> Option<String> {
         format!(
             "times and ranks disagree{at}: {names}; trust the ranks, which compare measurements made at the same time"
         )
+    };
+    (!names.is_empty()).then(words)
+}
+
+/// Names the mechanisms that no decided difference separates from the fastest candidate, although
+/// their rank is worse: other rows are decided to be faster.
+fn undecided_although_worse(ranking: &Ranking, value: &str) -> Option<String> {
+    let Outcome { leaders, .. } = outcome(ranking)?;
+    let number = |row: &Row| Some(row.result.as_ref()?.rank?.number);
+    let (best, others) = leaders.split_first()?;
+    let is_worse = |row: &&&Row| number(row) > number(best);
+    let names: Vec<&str> = others.iter().filter(is_worse).map(|row| short(row)).collect();
+    let at = if value.is_empty() { String::new() } else { format!(" at {value}") };
+    let words = || {
+        let (best, verb) = (short(best), if names.len() == 1 { "ranks" } else { "rank" });
+        let names = names.join(", ");
+        format!("{names} {verb} below {best}{at} because of other rows; no difference to {best} is decided")
     };
     (!names.is_empty()).then(words)
 }

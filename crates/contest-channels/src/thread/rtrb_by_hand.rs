@@ -5,7 +5,6 @@ use std::hint::spin_loop;
 use std::thread;
 
 use anyhow::{Result, ensure};
-use estafette_measure::Spec;
 use estafette_measure::case::{Case, Pattern, PayloadKind, Role};
 use estafette_measure::clock::now_ns;
 use estafette_measure::driver::Ctx;
@@ -15,6 +14,7 @@ use estafette_measure::message::StreamCount;
 use estafette_measure::protocol::{PartyReport, Report};
 use estafette_measure::spec::{Ownership, Standing, Wait};
 use estafette_measure::window::{TAIL_NS, Window};
+use estafette_measure::{Mechanism, Spec};
 use rtrb::RingBuffer;
 
 /// The number of messages between two clock readings.
@@ -38,17 +38,19 @@ impl RtrbByHand {
     }
 }
 
+impl Mechanism for RtrbByHand {
+    fn spec(&self) -> Spec {
+        self.0.clone()
+    }
+}
+
 impl Entry for RtrbByHand {
     fn spec(&self) -> &Spec {
         &self.0
     }
 
-    fn supports(&self, _: &Case) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn roles(&self, _: &Case) -> Vec<Role> {
-        vec![Role::All]
+    fn mechanism(&self) -> &dyn Mechanism {
+        self
     }
 
     fn can_pause(&self) -> bool {

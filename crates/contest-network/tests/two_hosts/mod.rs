@@ -114,7 +114,7 @@ pub(crate) fn play(entry: &dyn Entry, case: &Case, addresses: [IpAddr; 2], windo
     let what = format!("{} in {}", case.mechanism, case.cell);
     let at = |role| if let Role::Consumer(_) = role { addresses[0] } else { addresses[1] };
     let mut hosts: Vec<Host> =
-        entry.roles(case).into_iter().map(|role| Host::start(case, role, at(role), window)).collect();
+        entry.mechanism().roles(case).into_iter().map(|role| Host::start(case, role, at(role), window)).collect();
     let (mut published, mut requests, mut ready, mut addressed) = (Vec::new(), Vec::new(), 0, false);
     let mut has_notified = false;
     while hosts.iter().any(|host| host.report.is_none()) {
@@ -186,7 +186,9 @@ fn socket_address(text: &str) -> Option<SocketAddr> {
 pub(crate) fn play_all(registry: &Registry, addresses: [IpAddr; 2], patterns: &[Pattern]) -> usize {
     let window = Window::Count { warmup: 5, messages: 40 };
     let mut played = 0;
-    for entry in registry.iter().filter(|entry| entry.spec().between_hosts && entry.check_available().is_ok()) {
+    for entry in
+        registry.iter().filter(|entry| entry.spec().between_hosts && entry.mechanism().check_available().is_ok())
+    {
         for pattern in patterns {
             for len in [64, 20_000] {
                 let case = case(&entry.spec().name, *pattern, len);

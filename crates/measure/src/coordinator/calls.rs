@@ -59,7 +59,7 @@ pub fn calls(
             cpus: cpus.to_vec(),
             timeout: TIMEOUT,
             count_timeout: TIMEOUT,
-            long_turn_ns: 0,
+            unpaused_run_ns: 0,
             traced: true,
             other_host: None,
         };
@@ -69,7 +69,7 @@ pub fn calls(
             Err(_) => Ok(None),
         }
     };
-    let has_server = entry.roles(case).contains(&Role::Broker);
+    let has_server = entry.mechanism().roles(case).contains(&Role::Broker);
     let enough = (BYTES / case.payload.len().max(1)) as u64;
     let more = enough.clamp(LEAST, if has_server { MORE_WITH_SERVER } else { MORE });
     let few = more.min(FEW);

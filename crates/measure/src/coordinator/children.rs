@@ -25,20 +25,12 @@ use crate::hosts::{HostLoad, OtherHost};
 use crate::protocol::Assignment;
 use crate::{child, tracer};
 
-/// The path of this program.
-const OWN: &str = "/proc/self/exe";
 /// The number of bytes at the end of a child's stderr that error texts show.
 const STDERR_TAIL: u64 = 4 * 1024;
 
 /// The file to which the tracer of a child writes its number of system calls.
 pub(super) fn calls_path(role: Role, dir: &Path) -> PathBuf {
     dir.join(format!("calls-{}", role.to_string().replace(':', "-")))
-}
-
-/// This program with some arguments. It works even if its file has been replaced since it was
-/// started.
-fn own<const N: usize>(arguments: [&str; N]) -> Program {
-    Program { path: PathBuf::from(OWN), arguments: arguments.map(String::from).to_vec() }
 }
 
 /// One child process.
@@ -69,6 +61,7 @@ impl Running {
         let mut live = live();
         let process = Command::new(&program.path)
             .args(&program.arguments)
+            .envs(program.environment.iter().map(|(name, value)| (name, value)))
             // Temporary files of libraries are removed with the instance's directory.
             .env("TMPDIR", dir)
             // Neither a child nor what it starts opens a session with another host.
@@ -93,16 +86,17 @@ impl Running {
 
     /// Starts this program as a child.
     pub(crate) fn start_own(role: Role, dir: &Path) -> Result<Running> {
-        Running::start(&own([child::ARGUMENT]), role, dir)
+        Running::start(&Program::own([child::ARGUMENT]), role, dir)
     }
 
     /// Starts `program`, or this program if it is `None`, under a tracer that counts its system
     /// calls.
     pub(super) fn start_traced(program: Option<Program>, role: Role, dir: &Path) -> Result<Running> {
         let text = |path: &Path| path.to_str().map(String::from).context("a path that is not Unicode");
-        let Program { path, arguments } = program.unwrap_or_else(|| own([child::ARGUMENT]));
-        let mut tracer = own([tracer::ARGUMENT, &text(&calls_path(role, dir))?, &text(&path)?]);
+        let Program { path, arguments, environment } = program.unwrap_or_else(|| Program::own([child::ARGUMENT]));
+        let mut tracer = Program::own([tracer::ARGUMENT, &text(&calls_path(role, dir))?, &text(&path)?]);
         tracer.arguments.extend(arguments);
+        tracer.environment = environment;
         Running::start(&tracer, role, dir)
     }
 

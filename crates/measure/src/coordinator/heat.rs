@@ -6,7 +6,7 @@
 //! to each other see the same conditions.
 //!
 //! 1. All instances are opened and stopped.
-//! 2. In the first lap every instance has a long turn: its warm-up and a part of its window.
+//! 2. In the first lap every instance has an unpaused run: its warm-up and a part of its window.
 //! 3. In each further lap every instance runs for one slice, in a newly shuffled order. Between its
 //!    slices its processes are stopped (`SIGSTOP`), so that none of them runs while others are
 //!    measured.
@@ -25,7 +25,7 @@ use super::{Interrupt, Scratch};
 use crate::case::{Cell, Place};
 use crate::clock::now_ns;
 use crate::entry::Entry;
-use crate::laps::{HeatRecord, LONG_LAP};
+use crate::laps::{HeatRecord, UNPAUSED_LAP};
 use crate::limits::{ends, line_round_trip_ns};
 use crate::pauses::{Turn, TurnWriter};
 use crate::usage::Steal;
@@ -109,8 +109,8 @@ fn run_laps(
             is_stolen_during(cpus, || members[last].run_to_end(heat.laps, interrupt))?
         } else {
             random.shuffle(&mut order);
-            if heat.laps == LONG_LAP && members[order[0]].runner.setup.long_turn_ns > 0 {
-                take_long_turns(members, &order, cpus, interrupt)?;
+            if heat.laps == UNPAUSED_LAP && members[order[0]].runner.setup.unpaused_run_ns > 0 {
+                take_unpaused_runs(members, &order, cpus, interrupt)?;
                 false
             } else {
                 is_stolen_during(cpus, || order.iter().try_for_each(|&at| members[at].take_turn(heat.laps, interrupt)))?
@@ -122,9 +122,9 @@ fn run_laps(
     }
 }
 
-/// Runs the lap of the long turns. They take seconds together, so stolen time counts against the
+/// Runs the lap of the unpaused runs. They take seconds together, so stolen time counts against the
 /// turn in which it happened, and not against the lap.
-fn take_long_turns(
+fn take_unpaused_runs(
     members: &mut [Member<'_>],
     order: &[usize],
     cpus: &[usize],
@@ -132,7 +132,7 @@ fn take_long_turns(
 ) -> Result<(), Failure> {
     for &at in order {
         let member = &mut members[at];
-        member.is_long_turn_stolen = is_stolen_during(cpus, || member.take_turn(LONG_LAP, interrupt))?;
+        member.is_unpaused_run_stolen = is_stolen_during(cpus, || member.take_turn(UNPAUSED_LAP, interrupt))?;
     }
     Ok(())
 }
@@ -150,8 +150,8 @@ struct Member<'a> {
     /// The length of its turns.
     turns: Turns,
     state: State,
-    /// Whether the hypervisor took time from the cores during its long turn.
-    is_long_turn_stolen: bool,
+    /// Whether the hypervisor took time from the cores during its unpaused run.
+    is_unpaused_run_stolen: bool,
 }
 
 /// The lengths of an instance's turns.
@@ -191,7 +191,7 @@ impl<'a> Member<'a> {
             Ok(instance)
         };
         let state = State::of(open().map(State::Opened))?;
-        Ok(Member { runner, turns: Turns::new(slice, setup), state, is_long_turn_stolen: false })
+        Ok(Member { runner, turns: Turns::new(slice, setup), state, is_unpaused_run_stolen: false })
     }
 
     fn is_unfinished(&self) -> bool {
@@ -243,7 +243,7 @@ impl<'a> Member<'a> {
         match self.state {
             State::Reported(instance) => {
                 let measured = instance.close(self.runner.entry, &self.runner.setup)?;
-                Ok(Measured { is_long_turn_stolen: self.is_long_turn_stolen, ..measured })
+                Ok(Measured { is_unpaused_run_stolen: self.is_unpaused_run_stolen, ..measured })
             }
             State::Failed(failure) => Err(failure),
             State::Opened(_) | State::Paused { .. } => unreachable!("every instance has reported or failed"),
@@ -272,8 +272,8 @@ impl Turns {
     fn new(shortest: Duration, setup: &Setup) -> Turns {
         let (longest, first) = match setup.window {
             Window::Time { warmup_ns, measure_ns } => {
-                let sliced = Duration::from_nanos(measure_ns - setup.long_turn_ns);
-                let first = Duration::from_nanos(warmup_ns + setup.long_turn_ns);
+                let sliced = Duration::from_nanos(measure_ns - setup.unpaused_run_ns);
+                let first = Duration::from_nanos(warmup_ns + setup.unpaused_run_ns);
                 (LONGEST_SLICE.min(sliced / MIN_SLICES), first)
             }
             Window::Count { .. } => (LONGEST_SLICE, Duration::ZERO),

@@ -59,8 +59,8 @@ pub struct Measured {
     pub steal: f64,
     /// The system calls of all children from start to end, if they were counted.
     pub calls: Option<u64>,
-    /// Whether the hypervisor took time from the cores during the long turn, its first one.
-    pub is_long_turn_stolen: bool,
+    /// Whether the hypervisor took time from the cores during its unpaused run.
+    pub is_unpaused_run_stolen: bool,
     /// How busy the other host was, if the ends were on two.
     pub(crate) peer_load: Option<HostLoad>,
     /// How wrong its times may be, if they were measured from one host to the other.
@@ -133,7 +133,7 @@ impl Instance {
         turns: Option<TurnWriter>,
     ) -> Result<Instance, Failure> {
         adopt_strays();
-        let roles = entry.roles(&setup.case);
+        let roles = entry.mechanism().roles(&setup.case);
         let steal = Steal::now(&used(&on_this_host(&roles, &setup.case), &setup.case, &setup.cpus));
         let mut instance = Instance {
             ready: vec![false; roles.len()],
@@ -181,7 +181,7 @@ impl Instance {
         faults.lost += self.lost_in_exchange.unwrap_or(0);
         let calls_of = |role: &Role| fs::read_to_string(calls_path(*role, self.dir.path())).ok()?.parse::<u64>().ok();
         let calls = reports.iter().map(|(role, _)| calls_of(role)).sum();
-        Ok(Measured { reports, faults, steal, calls, is_long_turn_stolen: false, peer_load, clock_error: None })
+        Ok(Measured { reports, faults, steal, calls, is_unpaused_run_stolen: false, peer_load, clock_error: None })
     }
 
     /// Whether a party has stopped at a damaged message. The other parties may then wait for it

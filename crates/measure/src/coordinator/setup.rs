@@ -15,7 +15,7 @@ pub struct Setup {
     pub window: Window,
     /// The part of the window, at its beginning, that an instance in slices runs without pauses, in
     /// nanoseconds.
-    pub long_turn_ns: u64,
+    pub unpaused_run_ns: u64,
     /// The seed of the messages' contents, below 2^53.
     pub seed: u64,
     /// The secret with which message bodies are made, below 2^53. The ends of the mechanism do not

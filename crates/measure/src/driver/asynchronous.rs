@@ -15,9 +15,9 @@ use super::send::SendLoop;
 use super::step::{Action, ActionResult, Control as _, EndError, PartyResult, Step, Waiting};
 use crate::clock::now_ns;
 use crate::exchange::EXCHANGE;
+use crate::loop_ends::Duplex;
 use crate::mechanism::{AsyncRx, AsyncTx};
 use crate::message::{Generator, Verifier};
-use crate::parts::Duplex;
 use crate::schedule::yield_now;
 
 /// Runs a loop to its end, as `run` of [`super::blocking`]. It is a macro because the future of a

@@ -20,9 +20,9 @@ use super::step::{Action, ActionResult, Control, EndError, PartyResult, Step, Wa
 use super::turns::TurnsLoop;
 use crate::clock::now_ns;
 use crate::exchange::EXCHANGE;
+use crate::loop_ends::{Duplex, ServerEnds};
 use crate::mechanism::{Rx, Tx};
 use crate::message::{Generator, Verifier};
-use crate::parts::{Duplex, ServerEnds};
 use crate::pattern::TURN;
 
 /// Runs a loop to its end. `act` calls the ends.

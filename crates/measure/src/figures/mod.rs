@@ -11,7 +11,7 @@ use anyhow::Result;
 
 use self::latency::{latency_of, merged};
 use self::message_cost::spent;
-use self::slice_figures::{slices, take_long_turn};
+use self::slice_figures::{slices, take_unpaused_run};
 pub(crate) use self::validity::Disturbance;
 use self::validity::{discarded, without_messages};
 use crate::breach::Breach;
@@ -53,7 +53,7 @@ pub(crate) fn figures(
     let [sent, late] = sent_and_late(parties());
     let mut slices = slices(rules.copies(case), parties());
     slices.retain(|slice| !disturbance.discarded_laps.contains(&slice.lap));
-    let long_turn_ns = take_long_turn(&mut slices, window).filter(|_| !measured.is_long_turn_stolen);
+    let unpaused_run_ns = take_unpaused_run(&mut slices, window).filter(|_| !measured.is_unpaused_run_stolen);
     let late = late as f64 / sent.max(1) as f64;
     let discarded = discarded(breach.is_some(), measured, disturbance, late, slices.len());
     let (messages, delivered) = received(rules.copies(case) as u64, lead, consumers());
@@ -91,7 +91,7 @@ pub(crate) fn figures(
         clock_error: measured.clock_error,
         discarded,
         slices,
-        long_turn_ns,
+        unpaused_run_ns,
     })
 }
 

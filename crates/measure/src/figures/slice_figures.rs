@@ -1,9 +1,9 @@
-//! The results of the slices of an instance, and of its long turn.
+//! The results of the slices of an instance, and of its unpaused run.
 
 use std::collections::BTreeMap;
 
 use crate::case::Role;
-use crate::laps::LONG_LAP;
+use crate::laps::UNPAUSED_LAP;
 use crate::protocol::PartyReport;
 use crate::record::{MIN_LAPS, SliceFigure};
 use crate::slices::{SETTLE_NS, SliceCounts};
@@ -55,21 +55,21 @@ pub(super) fn slices<'a>(copies: usize, parties: impl Iterator<Item = &'a PartyR
 /// beginning of each turn that never counts. `None` without slices.
 fn coverage(party: &PartyReport) -> Option<f64> {
     let (first, slices): (Vec<SliceCounts>, Vec<SliceCounts>) =
-        party.slices.iter().partition(|slice| slice.lap == LONG_LAP);
+        party.slices.iter().partition(|slice| slice.lap == UNPAUSED_LAP);
     let time = |slices: &[SliceCounts]| slices.iter().map(|slice| slice.ns).sum::<u64>();
     let uncounted = time(&first) + party.slices.len() as u64 * SETTLE_NS;
     let counted = party.window_ns.checked_sub(uncounted).filter(|ns| *ns > 0)?;
     (!slices.is_empty()).then(|| time(&slices) as f64 / counted as f64)
 }
 
-/// Takes the result of the long turn from the slices. It is the first lap. `None` if there is none,
+/// Takes the result of the unpaused run from the slices. It is the first lap. `None` if there is none,
 /// or if there are too few slices, so that the whole window counts.
-pub(super) fn take_long_turn(slices: &mut Vec<SliceFigure>, window: Window) -> Option<f64> {
+pub(super) fn take_unpaused_run(slices: &mut Vec<SliceFigure>, window: Window) -> Option<f64> {
     if matches!(window, Window::Count { .. }) {
         return None;
     }
-    let first = slices.first().filter(|slice| slice.lap == LONG_LAP).map(|slice| slice.ns);
-    slices.retain(|slice| slice.lap != LONG_LAP);
+    let first = slices.first().filter(|slice| slice.lap == UNPAUSED_LAP).map(|slice| slice.ns);
+    slices.retain(|slice| slice.lap != UNPAUSED_LAP);
     first.filter(|_| slices.len() >= MIN_LAPS)
 }
 
@@ -106,11 +106,11 @@ mod tests {
     }
 
     #[test]
-    fn the_long_turn_is_no_slice() {
+    fn the_unpaused_run_is_no_slice() {
         let laps = |count: u64| (1..=count).map(|lap| SliceFigure { lap, ns: lap as f64 }).collect::<Vec<_>>();
         let taken = |slices: &[SliceFigure], window| {
             let mut slices = slices.to_vec();
-            (take_long_turn(&mut slices, window), slices.len())
+            (take_unpaused_run(&mut slices, window), slices.len())
         };
         let time = Window::Time { warmup_ns: 0, measure_ns: 1_000 };
         assert_eq!(taken(&laps(MIN_LAPS as u64 + 1), time), (Some(1.0), MIN_LAPS));

@@ -47,9 +47,9 @@ fn memory_is_that_of_all_children_or_unknown() {
 }
 
 #[test]
-fn a_long_turn_with_stolen_time_does_not_count_but_its_slices_do() {
+fn an_unpaused_run_with_stolen_time_does_not_count_but_its_slices_do() {
     let slice = |lap| SliceCounts { lap, ns: 1_000, messages: 10, p50_ns: None };
-    let of = |is_long_turn_stolen| {
+    let of = |is_unpaused_run_stolen| {
         let party = PartyReport {
             messages: 10 * (MIN_LAPS as u64 + 1),
             window_ns: 100_000,
@@ -58,11 +58,11 @@ fn a_long_turn_with_stolen_time_does_not_count_but_its_slices_do() {
         };
         let report = protocol::Report { parties: vec![party], ..Default::default() };
         let measured =
-            Measured { reports: vec![(Role::Consumer(0), report)], is_long_turn_stolen, ..Measured::default() };
+            Measured { reports: vec![(Role::Consumer(0), report)], is_unpaused_run_stolen, ..Measured::default() };
         let case = case(json!({}));
         let window = Window::Time { warmup_ns: 0, measure_ns: 100_000 };
         let figures = figures(&Spec::new("thread/x"), &case, window, &measured, Disturbance::default()).unwrap();
-        (figures.long_turn_ns, figures.slices.len())
+        (figures.unpaused_run_ns, figures.slices.len())
     };
     assert_eq!(of(false), (Some(100.0), MIN_LAPS));
     assert_eq!(of(true), (None, MIN_LAPS));

@@ -96,6 +96,6 @@ pub(super) fn empty_figures(measured: &Measured, discarded: Discarded) -> Figure
         clock_error: measured.clock_error,
         discarded: Some(discarded),
         slices: Vec::new(),
-        long_turn_ns: None,
+        unpaused_run_ns: None,
     }
 }

@@ -97,27 +97,27 @@ pub struct RowResult {
 pub enum Basis {
     /// Short slices in turns with the other mechanisms.
     Slices,
-    /// The same, although too few rounds have a long turn to find out whether pauses change it.
+    /// The same, although too few rounds have an unpaused run to find out whether pauses change it.
     UncheckedSlices,
-    /// One long turn, because it runs differently after a pause.
-    LongTurn,
+    /// One unpaused run, because it runs differently after a pause.
+    UnpausedRun,
     /// The whole window.
     Window,
 }
 
-/// The minimum number of long turns that say whether pauses change a mechanism: with fewer, no
+/// The minimum number of unpaused runs that say whether pauses change a mechanism: with fewer, no
 /// interval over them has the confidence.
-const MIN_LONG_TURNS: usize = 6;
+const MIN_UNPAUSED_RUNS: usize = 6;
 
 impl Basis {
-    /// `has_long_turns`: whether the run measured long turns at all.
-    fn of(figures: &[&Figures], has_long_turns: bool) -> Basis {
+    /// `has_unpaused_runs`: whether the run measured unpaused runs at all.
+    fn of(figures: &[&Figures], has_unpaused_runs: bool) -> Basis {
         if figures.iter().any(|figures| figures.slices.len() >= MIN_LAPS) {
-            let long_turns = figures.iter().filter(|figures| figures.long_turn_ns.is_some()).count();
-            let is_unchecked = has_long_turns && long_turns < MIN_LONG_TURNS;
+            let unpaused_runs = figures.iter().filter(|figures| figures.unpaused_run_ns.is_some()).count();
+            let is_unchecked = has_unpaused_runs && unpaused_runs < MIN_UNPAUSED_RUNS;
             if is_unchecked { Basis::UncheckedSlices } else { Basis::Slices }
-        } else if figures.iter().any(|figures| figures.long_turn_ns.is_some()) {
-            Basis::LongTurn
+        } else if figures.iter().any(|figures| figures.unpaused_run_ns.is_some()) {
+            Basis::UnpausedRun
         } else {
             Basis::Window
         }
@@ -191,12 +191,12 @@ fn share_lost<'a>(instances: impl Iterator<Item = ValidInstance<'a>>) -> f64 {
     lost / f64::max(arrived + lost, 1.0)
 }
 
-/// Whether a run measured long turns. Runs by count do not, and older versions did not.
-fn has_long_turns(record: &Record) -> bool {
+/// Whether a run measured unpaused runs. Runs by count do not, and older versions did not.
+fn has_unpaused_runs(record: &Record) -> bool {
     record
         .instances
         .iter()
-        .any(|instance| matches!(&instance.outcome, Outcome::Measured(figures) if figures.long_turn_ns.is_some()))
+        .any(|instance| matches!(&instance.outcome, Outcome::Measured(figures) if figures.unpaused_run_ns.is_some()))
 }
 
 /// The results of an entrant. `None` if no instance is valid.
@@ -223,7 +223,7 @@ fn row_result(record: &Record, at: usize) -> Option<RowResult> {
     };
     Some(RowResult {
         metric_ns,
-        basis: Basis::of(&figures, has_long_turns(record)),
+        basis: Basis::of(&figures, has_unpaused_runs(record)),
         modes: modes(&slices),
         // Over all round trips, the median would be another: a slow mode has fewer of them.
         p50_ns: match figures.iter().all(|figures| figures.latency.as_ref().is_some_and(|latency| !latency.open_loop)) {

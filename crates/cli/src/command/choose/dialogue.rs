@@ -240,37 +240,24 @@ fn needs() -> Prompt {
 
 #[cfg(test)]
 mod tests {
-    use estafette_measure::Spec;
-    use estafette_measure::entry::Entry;
+    use estafette_measure::entry::pipelines;
+    use estafette_measure::{Mechanism, Spec};
 
     use super::*;
 
+    /// A mechanism that never runs.
     struct Fake(Spec);
 
-    impl Entry for Fake {
-        fn spec(&self) -> &Spec {
-            &self.0
-        }
-        fn supports(&self, _: &estafette_measure::Case) -> Result<(), String> {
-            Ok(())
-        }
-        fn roles(&self, _: &estafette_measure::Case) -> Vec<estafette_measure::Role> {
-            Vec::new()
-        }
-        fn run(
-            &self,
-            _: &estafette_measure::Case,
-            _: estafette_measure::Role,
-            _: &mut estafette_measure::driver::Ctx,
-        ) -> Result<estafette_measure::protocol::Report> {
-            anyhow::bail!("never run")
+    impl Mechanism for Fake {
+        fn spec(&self) -> Spec {
+            self.0.clone()
         }
     }
 
     /// Asks, and returns the options and what was printed.
     fn asked(input: &str) -> (Option<String>, String) {
         let all = [Pattern::PingPong, Pattern::Stream, Pattern::FanIn];
-        let registry = Registry::new().enrol(Fake(Spec::new("process/a").patterns(&all)));
+        let registry = Registry::new().enrol(pipelines(Fake(Spec::new("process/a").patterns(&all))));
         let mut output = Vec::new();
         let options = ask(&registry, &mut input.as_bytes(), &mut output).unwrap();
         (options.map(|options| options.join(" ")), String::from_utf8(output).unwrap())

@@ -238,7 +238,7 @@ fn window_ns(load: Option<Load>) -> u64 {
 
 /// How many entrants have enough rounds within a budget.
 fn max_entrants(budget: Duration, window_ns: u64) -> usize {
-    // The warm-up and the long turn take half a window each.
+    // The warm-up and the unpaused run take half a window each.
     let instance = Duration::from_nanos(2 * window_ns) + OVERHEAD;
     (budget.as_nanos() / (instance.as_nanos() * MIN_ROUNDS as u128)) as usize
 }

@@ -10,8 +10,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use estafette_measure::other_build::SUFFIX;
 use estafette_measure::record::{InstanceRecord, Outcome as Measured, Record};
+use estafette_measure::variant::BASE;
 
 use super::judgement::Outcome;
 use super::rerun::{ROUNDS, judgement};
@@ -81,7 +81,7 @@ fn is_found(record: &Record, entrant: usize) -> bool {
 fn cases_of_new_build(record: &Record) -> Vec<usize> {
     let entrants = record.entrants.iter().enumerate();
     entrants
-        .filter(|(_, entrant)| !entrant.control && !entrant.case.mechanism.ends_with(SUFFIX))
+        .filter(|(_, entrant)| !entrant.control && !entrant.case.mechanism.ends_with(BASE))
         .map(|(at, _)| at)
         .collect()
 }
@@ -116,7 +116,7 @@ fn slowed(mut record: Record, entrant: usize) -> Record {
         }
         let Measured::Measured(figures) = &mut instance.outcome else { continue };
         figures.slices.iter_mut().for_each(|slice| slice.ns *= factor);
-        figures.long_turn_ns = figures.long_turn_ns.map(|ns| ns * factor);
+        figures.unpaused_run_ns = figures.unpaused_run_ns.map(|ns| ns * factor);
         figures.window_ns = (figures.window_ns as f64 * factor) as u64;
         if let Some(latency) = &mut figures.latency {
             latency.p50_ns = (latency.p50_ns as f64 * factor) as u64;

@@ -15,7 +15,6 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use estafette_measure::Registry;
 use estafette_measure::core_distance::Comparable;
-use estafette_measure::other_build::{OtherBuild, SUFFIX};
 use estafette_measure::pairs::log_ratios;
 use estafette_measure::plan::{Entrant, Plan, Precision};
 use estafette_measure::ranking::{Ranking, loss_without_p99, losses, rank};
@@ -23,12 +22,13 @@ use estafette_measure::record::{InstanceRecord, Outcome, Record};
 use estafette_measure::run::End;
 use estafette_measure::stats::{CONFIDENCE, holm, median, median_interval, signed_rank_above_p};
 use estafette_measure::suite::Profile;
+use estafette_measure::variant::{BASE, Variant};
 
 use super::judgement::{Judged, Judgement, Problems, judge, judgement_of};
 use crate::args::{Args, Bench, Command, Gate};
 use crate::command::bench::plan;
 use crate::comparison::{Compared, loss};
-use crate::measurement::{Measurement, SystemCalls, measure, report_interrupt};
+use crate::measurement::{Measurement, RunOptions, measure, report_interrupt};
 use crate::progress::View;
 use crate::terminal::report_to_stderr;
 
@@ -48,9 +48,12 @@ pub(super) fn run(registry: &Registry, args: &Gate, program: &Path) -> Result<Op
             "two builds are not compared between hosts: measure twice with `bench --to`, and give both records to `gate`"
         );
     }
+    if !bench.allocator.is_empty() {
+        bail!("two builds are compared with the allocators that they have: leave out --allocator");
+    }
     let registry = with_base(registry, program)?;
     let plan = with_enough_rounds(paired(plan(&registry, &bench)?)?, &bench, args.allow);
-    let measured = measure(&registry, plan, &bench.out, SystemCalls::NotCounted, View::of(bench.live))?;
+    let measured = measure(&registry, plan, &bench.out, RunOptions::new(View::of(bench.live)))?;
     let Some(Measurement { record, files, end }) = measured else { return Ok(None) };
     files.finish(&record)?;
     report_to_stderr(&format!("record: {}", files.record.display()));
@@ -75,11 +78,8 @@ fn bench(registry: &Registry, args: &Gate) -> Result<Bench> {
         !what.is_empty(),
         "nothing is named to compare: name mechanisms, such as `estafette gate --rerun OLD 'process/*'`"
     );
-    // A pattern that ends with `*` matches the names of both builds.
-    let is_name = |what: &&String| what.contains('/') && !what.ends_with('*');
-    let of_base = what.iter().filter(is_name).map(|name| format!("{name}{SUFFIX}"));
     let words = ["estafette", "bench"].map(String::from).into_iter();
-    let words = words.chain(what.iter().cloned()).chain(of_base).chain(args.bench.iter().cloned());
+    let words = words.chain(what.iter().cloned()).chain(args.bench.iter().cloned());
     let parsed = Args::try_parse_from(words);
     match parsed.map_err(|error| anyhow::anyhow!("after `--` come options of `bench`: {error}"))?.command {
         Command::Bench(bench) => Ok(*bench),
@@ -95,7 +95,7 @@ fn with_base(registry: &Registry, program: &Path) -> Result<Registry> {
     let program = fs::canonicalize(program).with_context(remedy)?;
     ensure!(program.is_file(), remedy());
     let entries: Vec<_> = registry.iter().cloned().collect();
-    let add = |registry: Registry, entry| registry.enrol(OtherBuild::new(entry, program.clone()));
+    let add = |registry: Registry, entry| registry.enrol(Variant::of_other_build(entry, program.clone()));
     Ok(entries.into_iter().fold(registry.clone(), add))
 }
 
@@ -130,7 +130,7 @@ fn with_enough_rounds(plan: Plan, bench: &Bench, allow: f64) -> Plan {
 /// # Errors
 /// If each of its instances failed, with the first reason.
 fn check_base_ran(record: &Record, program: &Path) -> Result<()> {
-    let is_base = |instance: &&InstanceRecord| record.entrants[instance.entrant].case.mechanism.ends_with(SUFFIX);
+    let is_base = |instance: &&InstanceRecord| record.entrants[instance.entrant].case.mechanism.ends_with(BASE);
     let mut first = None;
     for instance in record.instances.iter().filter(is_base) {
         match &instance.outcome {
@@ -144,7 +144,7 @@ fn check_base_ran(record: &Record, program: &Path) -> Result<()> {
 
 /// The name of a mechanism in the other of the two builds.
 fn partner(mechanism: &str) -> String {
-    mechanism.strip_suffix(SUFFIX).map_or_else(|| format!("{mechanism}{SUFFIX}"), str::to_owned)
+    mechanism.strip_suffix(BASE).map_or_else(|| format!("{mechanism}{BASE}"), str::to_owned)
 }
 
 /// Judges a record of both builds.
@@ -166,7 +166,7 @@ pub(super) fn judgement(record: &Record, allow: f64) -> Judgement {
 /// The entrants of this build, without controls.
 fn of_new(record: &Record) -> impl Iterator<Item = usize> {
     let entrants = record.entrants.iter().enumerate();
-    entrants.filter(|(_, entrant)| !entrant.control && !entrant.case.mechanism.ends_with(SUFFIX)).map(|(at, _)| at)
+    entrants.filter(|(_, entrant)| !entrant.control && !entrant.case.mechanism.ends_with(BASE)).map(|(at, _)| at)
 }
 
 /// The comparison of an entrant of this build with the base, and how much longer a message takes in
@@ -231,10 +231,10 @@ fn of_build(record: &Record, is_base: bool) -> Record {
         let is_control = record.entrants[instance.entrant].control;
         !is_control || matches!(instance.outcome, Outcome::Measured(_))
     };
-    let is_part = |entrant: usize| record.entrants[entrant].case.mechanism.ends_with(SUFFIX) == is_base;
+    let is_part = |entrant: usize| record.entrants[entrant].case.mechanism.ends_with(BASE) == is_base;
     part.instances.retain(|instance| is_part(instance.entrant) && counts(instance));
     for entrant in &mut part.entrants {
-        if let Some(name) = entrant.case.mechanism.strip_suffix(SUFFIX) {
+        if let Some(name) = entrant.case.mechanism.strip_suffix(BASE) {
             entrant.case.mechanism = name.to_owned();
         }
     }
@@ -257,7 +257,7 @@ mod tests {
         let offset = both.entrants.len();
         for entrant in base.entrants {
             let case = entrant.case;
-            let mechanism = format!("{}{SUFFIX}", case.mechanism);
+            let mechanism = format!("{}{BASE}", case.mechanism);
             both.entrants.push(Entrant { case: Case { mechanism, ..case }, ..entrant });
         }
         let of_base = base.instances.into_iter().filter(|instance| !both.entrants[offset + instance.entrant].control);
@@ -268,7 +268,7 @@ mod tests {
             both.instances.iter().map(|of| InstanceRecord { round: of.round + base.rounds, ..of.clone() }).collect();
         both.instances.extend(again);
         let specs = both.mechanisms.clone();
-        both.mechanisms.extend(specs.into_iter().map(|spec| Spec { name: format!("{}{SUFFIX}", spec.name), ..spec }));
+        both.mechanisms.extend(specs.into_iter().map(|spec| Spec { name: format!("{}{BASE}", spec.name), ..spec }));
         both
     }
 
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn a_build_that_never_ran_leaves_its_cases_undecided() {
         let mut record = both(1.0);
-        record.instances.retain(|instance| !record.entrants[instance.entrant].case.mechanism.ends_with(SUFFIX));
+        record.instances.retain(|instance| !record.entrants[instance.entrant].case.mechanism.ends_with(BASE));
         assert_eq!(judgement(&record, 0.05).outcome, Verdict::Undecided);
     }
 }

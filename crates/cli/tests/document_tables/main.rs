@@ -1,6 +1,7 @@
-//! Tables in the documents that come from committed records.
+//! Tables and figures in the documents that come from committed records. [`sentences`] has the
+//! figures in sentences.
 //!
-//! Such a table stands behind a comment that describes it:
+//! A table stands behind a comment that describes it:
 //!
 //! ```text
 //! <!-- table of results/ipc-quick.json.gz, in us
@@ -15,18 +16,16 @@
 //! optionally a wait mode instead of the cell's. Rows are sorted by the first column.
 //! `UPDATE=1 cargo test -p estafette-cli --test document_tables` writes all tables anew.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+mod results;
+mod sentences;
 
-use estafette_measure::ranking::{Ranking, rank};
-use estafette_measure::record::Record;
+use std::fs;
+
+use estafette_measure::ranking::Ranking;
+
+use self::results::{Results, docs, is_time, quantity, ranking, unit_ns};
 
 const OPENING: &str = "<!-- table of ";
-
-fn docs() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
-}
 
 /// A table as its comment describes it.
 struct Table {
@@ -54,12 +53,7 @@ impl Table {
     fn parse(comment: &str) -> Table {
         let (head, lines) = comment.split_once('\n').expect("a first line");
         let (record, unit) = head.trim_start_matches(OPENING).split_once(", in ").expect("`RECORD, in UNIT`");
-        let unit_ns = match unit.trim() {
-            "ns" => 1.0,
-            "us" => 1e3,
-            "ms" => 1e6,
-            other => panic!("unknown unit {other}"),
-        };
+        let unit_ns = unit_ns(unit.trim());
         let mut table = Table { record: record.to_owned(), unit_ns, columns: Vec::new(), rows: Vec::new() };
         for line in lines.lines().filter(|line| !line.trim().is_empty()) {
             let fields: Vec<String> = line.split(" | ").map(|field| field.trim().to_owned()).collect();
@@ -98,21 +92,11 @@ impl Table {
     fn figure(&self, rankings: &[Ranking], column: &Column, row: &Row) -> Option<f64> {
         let heading =
             row.wait.as_ref().map_or(column.cell.clone(), |wait| column.cell.replace(" block ", &format!(" {wait} ")));
-        let ranking = rankings.iter().find(|ranking| ranking.cell.to_string() == heading);
+        let ranking = ranking(rankings, &heading);
         assert!(ranking.is_some() || row.wait.is_some(), "{} has no cell `{heading}`", self.record);
         let row = ranking?.rows.iter().find(|found| found.spec.name == row.mechanism)?;
-        let result = row.result.as_ref()?;
-        match column.figure.as_str() {
-            "time" => Some(result.metric_ns / self.unit_ns),
-            "p50" => Some(result.p50_ns? / self.unit_ns),
-            "p99" => Some(result.p99_ns? / self.unit_ns),
-            "p99.9" => Some(result.p999_ns? / self.unit_ns),
-            "lost" => Some(result.lost * 100.0),
-            "cpu" => Some(result.cpu_ns? / self.unit_ns),
-            "calls" => row.calls,
-            "fairness" => result.fairness,
-            other => panic!("unknown figure {other}"),
-        }
+        let unit = if is_time(&column.figure) { self.unit_ns } else { 1.0 };
+        Some(quantity(row, &column.figure)? / unit)
     }
 }
 
@@ -128,50 +112,56 @@ fn two_digits(value: f64) -> String {
     format!("{rounded:.decimals$}")
 }
 
-/// The document with each of its tables as its record says. `rankings` keeps the records that were
-/// read.
-fn rewritten(text: &str, rankings: &mut BTreeMap<String, Vec<Ranking>>) -> String {
+/// The document with each of its tables as its record says.
+fn rewritten(text: &str, results: &mut Results) -> String {
     let mut parts = text.split(OPENING);
     let mut written = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let (comment, rest) = part.split_once("-->\n").expect("the comment ends");
         let table = Table::parse(comment);
-        let of_record = rankings.entry(table.record.clone()).or_insert_with(|| {
-            let path = docs().join(&table.record);
-            rank(&Record::load(&path).unwrap_or_else(|error| panic!("{}: {error:#}", path.display())))
-        });
         let is_blank_or_table = |line: &&str| line.is_empty() || line.starts_with('|');
         let old: usize = rest.lines().take_while(is_blank_or_table).map(|line| line.len() + 1).sum();
         let rest = &rest[old.min(rest.len())..];
-        written += &format!("{OPENING}{comment}-->\n\n{}\n{rest}", table.written(of_record));
+        written += &format!("{OPENING}{comment}-->\n\n{}\n{rest}", table.written(results.of(&table.record)));
     }
     written
+}
+
+/// The documents: their names and their texts.
+fn documents() -> Vec<(String, String)> {
+    let files = fs::read_dir(docs()).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = files.filter(|name| name.ends_with(".md")).collect();
+    names.extend(["../README.md", "rationale/net.md", "rationale/statistics.md"].map(String::from));
+    let text = |name: &str| fs::read_to_string(docs().join(name)).unwrap();
+    names.into_iter().map(|name| (name.clone(), text(&name))).collect()
 }
 
 #[test]
 fn tables_in_the_documents_are_those_of_their_records() {
     let is_update = std::env::var_os("UPDATE").is_some();
-    let mut rankings = BTreeMap::new();
+    let mut results = Results::default();
     let mut tables = 0;
-    for file in fs::read_dir(docs()).unwrap() {
-        let path = file.unwrap().path();
-        if path.extension().is_none_or(|extension| extension != "md") {
-            continue;
-        }
-        let text = fs::read_to_string(&path).unwrap();
-        let written = rewritten(&text, &mut rankings);
+    for (name, text) in documents() {
+        let written = rewritten(&text, &mut results);
         tables += text.matches(OPENING).count();
         if is_update {
-            fs::write(&path, written).unwrap();
+            fs::write(docs().join(name), written).unwrap();
         } else {
             assert!(
                 text == written,
-                "a table in {} is not what its record says: UPDATE=1 cargo test -p estafette-cli --test document_tables",
-                path.display()
+                "a table in {name} is not what its record says: UPDATE=1 cargo test -p estafette-cli --test document_tables"
             );
         }
     }
     assert!(tables > 0, "no document has a table");
+}
+
+#[test]
+fn figures_in_sentences_are_those_of_their_records() {
+    let mut results = Results::default();
+    let differences: Vec<String> =
+        documents().iter().flat_map(|(name, text)| sentences::differences(name, text, &mut results)).collect();
+    assert!(differences.is_empty(), "write these sentences anew:\n{}", differences.join("\n"));
 }
 
 #[test]

@@ -1,16 +1,16 @@
-//! Long turns: finds the mechanisms that run differently after a pause.
+//! Unpaused runs: finds the mechanisms that run differently after a pause.
 //!
 //! A mechanism with several ways of running may start each slice in the same one. A receiver that
 //! sleeps whenever its channel is empty may have to be woken for each message after a pause, and
 //! only once in some milliseconds without pauses. Then its slices say nothing about a program that
 //! never stops.
 //!
-//! So the first turn of each instance is a long one: the warm-up, and half as much time as the
-//! slices take together, without a pause. In each round, each mechanism has the ratio of its slices
-//! to its long turn. The machine may be faster in one of the two, so this ratio is divided by the
+//! So the first turn of each instance is an unpaused run: the warm-up, and half as much time as the
+//! slices take together. In each round, each mechanism has the ratio of its slices
+//! to its unpaused run. The machine may be faster in one of the two, so this ratio is divided by the
 //! median of the cell. If the interval over the rounds lies completely beyond the margin of
-//! equivalence, pauses change the mechanism. It is then compared by its long turns, with the long
-//! turns of the others.
+//! equivalence, pauses change the mechanism. It is then compared by its unpaused runs, with
+//! those of the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use crate::record::{Figures, Outcome, Record};
 use crate::stats::{CONFIDENCE, Margins, median, median_interval};
 
 /// Removes the slices of mechanisms that run differently after a pause, so that they are compared
-/// by their long turns.
+/// by their unpaused runs.
 pub(crate) fn apply(record: &mut Record) {
     let sensitive = sensitive(record);
     record.instances.retain_mut(|instance| {
@@ -28,8 +28,8 @@ pub(crate) fn apply(record: &mut Record) {
             return true;
         }
         figures.slices.clear();
-        // Without a long turn, it has nothing that can be compared with the other rounds.
-        figures.long_turn_ns.is_some()
+        // Without an unpaused run, it has nothing that can be compared with the other rounds.
+        figures.unpaused_run_ns.is_some()
     });
 }
 
@@ -45,7 +45,7 @@ fn sensitive(record: &Record) -> BTreeSet<usize> {
     entrants.filter(|(_, entrant)| is_changed(&entrant.case)).map(|(at, _)| at).collect()
 }
 
-/// For each case, the ln ratio of its slices to its long turn in each round, relative to the median
+/// For each case, the ln ratio of its slices to its unpaused run in each round, relative to the median
 /// of its cell. A case with several instances in a round, such as the one with the control, has
 /// their mean.
 fn changes(record: &Record) -> BTreeMap<&Case, Vec<f64>> {
@@ -69,10 +69,10 @@ fn changes(record: &Record) -> BTreeMap<&Case, Vec<f64>> {
     changes
 }
 
-/// The ln ratio of an instance's slices to its long turn. `None` if it is not compared by slices.
+/// The ln ratio of an instance's slices to its unpaused run. `None` if it is not compared by slices.
 fn change(figures: &Figures) -> Option<f64> {
-    let long_ns = figures.long_turn_ns.filter(|_| figures.discarded.is_none() && !figures.slices.is_empty())?;
-    Some((figures.metric_ns() / long_ns).ln())
+    let unpaused_ns = figures.unpaused_run_ns.filter(|_| figures.discarded.is_none() && !figures.slices.is_empty())?;
+    Some((figures.metric_ns() / unpaused_ns).ln())
 }
 
 #[cfg(test)]
@@ -83,14 +83,14 @@ mod tests {
     use crate::record::{InstanceRecord, MIN_LAPS};
 
     /// A record of three mechanisms and a control of the first, in 9 rounds. `of_slices` and
-    /// `of_long_turn` are the times of each entrant in a round.
-    fn record(of_slices: impl Fn(usize, usize) -> f64, of_long_turn: impl Fn(usize, usize) -> f64) -> Record {
+    /// `of_unpaused_run` are the times of each entrant in a round.
+    fn record(of_slices: impl Fn(usize, usize) -> f64, of_unpaused_run: impl Fn(usize, usize) -> f64) -> Record {
         let mut record = crate::ranking::tests::record(&[("task/a", &[1]), ("task/b", &[1]), ("task/c", &[1])]);
         record.instances.clear();
         for (round, entrant) in (0..9).flat_map(|round| (0..4).map(move |entrant| (round, entrant))) {
             let mut instance = instance(entrant, Some(round + 1), 1, &[of_slices(round, entrant); MIN_LAPS]);
             if let Outcome::Measured(figures) = &mut instance.outcome {
-                figures.long_turn_ns = Some(of_long_turn(round, entrant));
+                figures.unpaused_run_ns = Some(of_unpaused_run(round, entrant));
             }
             record.instances.push(InstanceRecord { round, ..instance });
         }
@@ -103,13 +103,13 @@ mod tests {
     }
 
     #[test]
-    fn a_mechanism_that_pauses_change_is_compared_by_long_turns() {
+    fn a_mechanism_that_pauses_change_is_compared_by_unpaused_runs() {
         // Entrant 1 takes twice as long after pauses. Entrant 2 is a tenth slower than entrant 0 in slices.
         let times = [10.0, 24.0, 11.0, 10.0];
         let mut record = record(|_, of| times[of], |_, of| [10.0, 12.0, 11.2, 10.0][of]);
         assert_eq!(sensitive(&record), BTreeSet::from([1]));
         apply(&mut record);
-        assert!((ratio(&record, 0, 1) - 1.2).abs() < 1e-9, "both by their long turns");
+        assert!((ratio(&record, 0, 1) - 1.2).abs() < 1e-9, "both by their unpaused runs");
         assert!((ratio(&record, 0, 2) - 1.1).abs() < 1e-9, "both by their slices");
     }
 
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_mechanisms_that_differ_both_are_compared_by_long_turns() {
+    fn of_two_mechanisms_that_differ_both_are_compared_by_unpaused_runs() {
         // Entrants 0 and 3 are one mechanism and its control, which take twice as long after pauses. Entrant 2 is not measured.
         let mut record = record(|_, of| if of % 3 == 0 { 20.0 } else { 10.0 }, |_, _| 10.0);
         record.instances.retain(|instance| instance.entrant != 2);
@@ -146,12 +146,12 @@ mod tests {
     }
 
     #[test]
-    fn a_round_without_a_long_turn_does_not_count() {
+    fn a_round_without_an_unpaused_run_does_not_count() {
         let mut record = record(|_, of| if of == 1 { 20.0 } else { 10.0 }, |_, _| 10.0);
         let Some(Outcome::Measured(figures)) = record.instances.get_mut(1).map(|instance| &mut instance.outcome) else {
             panic!("entrant 1 in round 0")
         };
-        figures.long_turn_ns = None;
+        figures.unpaused_run_ns = None;
         apply(&mut record);
         assert_eq!((log_ratios(&record, 0, 1).len(), log_ratios(&record, 0, 2).len()), (8, 9));
     }
