@@ -1,8 +1,10 @@
 //! The global allocators that instances can use: `bench --allocator`.
 //!
 //! A build with the feature `mimalloc` has two allocators. A process chooses one when it allocates
-//! for the first time, by a variable of its environment; the system's if it is not set. Children of the coordinator are started
-//! with that variable. So mechanisms with both allocators take turns in the same slices.
+//! for the first time, by a variable of its environment; the system's if it is not set. The command
+//! replaces itself by one with the first allocator that is asked for, and its children inherit the
+//! choice. Rows of another allocator have children with another choice, so mechanisms with both
+//! allocators take turns in the same slices.
 
 // An implementation of `GlobalAlloc` is unsafe.
 #[cfg(feature = "mimalloc")]
@@ -10,7 +12,13 @@
 mod switch;
 mod variable;
 
-use anyhow::{Result, bail};
+use std::convert::Infallible;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use anyhow::{Result, anyhow, bail};
 use clap::ValueEnum;
 use estafette_measure::Registry;
 use estafette_measure::spec::Standing;
@@ -54,32 +62,52 @@ impl Allocator {
     }
 }
 
-/// Returns the registry in which every mechanism runs with the first of `allocators`. For each of
-/// the others it also has every candidate as `NAME@ALLOCATOR`. Without `allocators`, mechanisms run
-/// with that of this process.
+/// Checks the values of `--allocator`. If the first is not the allocator of this process, replaces
+/// this process by one of the same program and arguments that has it.
 ///
 /// # Errors
-/// If this build does not have an allocator, or if one is named twice.
-pub(crate) fn with_allocators(registry: &Registry, allocators: &[Allocator]) -> Result<Registry> {
-    let Some((&first, others)) = allocators.split_first() else { return Ok(registry.clone()) };
+/// If this build does not have an allocator, if one is named twice, or if the process cannot be
+/// replaced.
+pub(crate) fn use_first(allocators: &[Allocator]) -> Result<()> {
     for (at, &allocator) in allocators.iter().enumerate() {
         allocator.check()?;
         if allocators[..at].contains(&allocator) {
             bail!("--allocator names {} twice: name each once", allocator.name());
         }
     }
-    let variable = |allocator: Allocator| (VARIABLE.to_string_lossy().into_owned(), allocator.name().to_owned());
-    let mut extended = match first == Allocator::current() {
-        true => registry.clone(),
-        false => registry.map(|entry| Variant::with_environment(entry, None, variable(first))),
-    };
-    for &other in others {
-        // Where nothing is allocated for a message, the rows would be the same.
+    match allocators.first() {
+        Some(&first) if first != Allocator::current() => replace_process(first).map(|never| match never {}),
+        _ => Ok(()),
+    }
+}
+
+/// Executes this program again, with the same arguments and another allocator.
+fn replace_process(allocator: Allocator) -> Result<Infallible> {
+    let mut arguments = std::env::args_os();
+    let name: OsString = arguments.next().unwrap_or_default();
+    let (variable, value) = choice(allocator);
+    let error = Command::new("/proc/self/exe").arg0(name).args(arguments).env(variable, value).exec();
+    Err(anyhow!(error).context("cannot start this program again with another allocator"))
+}
+
+/// The variable that chooses an allocator, and its value.
+fn choice(allocator: Allocator) -> (&'static OsStr, &'static str) {
+    (OsStr::from_bytes(VARIABLE.to_bytes()), allocator.name())
+}
+
+/// Adds each candidate as `NAME@ALLOCATOR` for each of these allocators. References and baselines
+/// are yardsticks, which one row is enough for.
+pub(crate) fn with_candidates_of(registry: &Registry, allocators: &[Allocator]) -> Registry {
+    let mut extended = registry.clone();
+    for &allocator in allocators {
+        let (variable, value) = choice(allocator);
+        let variable = (variable.to_string_lossy().into_owned(), value.to_owned());
         for entry in registry.iter().filter(|entry| entry.spec().standing == Standing::Candidate) {
-            extended = extended.enrol(Variant::with_environment(entry.clone(), Some(other.name()), variable(other)));
+            let variant = Variant::with_environment(entry.clone(), allocator.name(), variable.clone());
+            extended = extended.enrol(variant);
         }
     }
-    Ok(extended)
+    extended
 }
 
 #[cfg(test)]
@@ -88,7 +116,7 @@ mod tests {
 
     #[test]
     fn an_allocator_that_is_missing_or_named_twice_is_an_error() {
-        let error = |allocators: &[Allocator]| with_allocators(&Registry::new(), allocators).unwrap_err().to_string();
+        let error = |allocators: &[Allocator]| use_first(allocators).unwrap_err().to_string();
         assert!(error(&[Allocator::System, Allocator::System]).contains("twice"));
         if !cfg!(feature = "mimalloc") {
             assert!(error(&[Allocator::Mimalloc]).contains("--features mimalloc"));

@@ -184,8 +184,9 @@ pub(crate) struct Bench {
     #[arg(long, value_delimiter = ',', value_name = "ARRIVALS")]
     pub(crate) arrivals: Vec<Arrivals>,
 
-    /// Global allocator of the measured processes: system, or mimalloc in a build with this feature.
-    /// With both, each mechanism has a row for each, the second with the name MECHANISM@ALLOCATOR
+    /// Global allocator of the measured processes: system, or mimalloc in a build with the feature
+    /// `mimalloc`. With both, each candidate has a second row, whose name ends with @ and the
+    /// second
     #[arg(long, value_delimiter = ',', value_enum, hide_possible_values = true, value_name = "ALLOCATOR")]
     pub(crate) allocator: Vec<Allocator>,
 

@@ -39,15 +39,13 @@ pub(crate) enum SystemCalls {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunOptions {
     pub(crate) system_calls: SystemCalls,
-    /// The allocator of the mechanisms whose names do not say another.
-    pub(crate) allocator: Allocator,
     pub(crate) view: View,
 }
 
 impl RunOptions {
-    /// Nothing but the rounds, with the allocator of this process.
+    /// Nothing but the rounds.
     pub(crate) fn new(view: View) -> RunOptions {
-        RunOptions { system_calls: SystemCalls::NotCounted, allocator: Allocator::current(), view }
+        RunOptions { system_calls: SystemCalls::NotCounted, view }
     }
 }
 
@@ -105,7 +103,7 @@ pub(crate) fn measure(
         precision.budget = precision.budget.saturating_sub(begun.elapsed());
     }
     let mut record = run::blank(registry, &plan, Some(limits));
-    record.provenance = Some(provenance(options.allocator));
+    record.provenance = Some(provenance());
     record.other_load = other_load;
     if let Some(host) = &plan.other_host {
         let end = match measure_peer(host, &mut record, &mut progress, &mut interrupt) {
@@ -196,11 +194,11 @@ fn count_calls(registry: &Registry, plan: &mut Plan, scratch: &mut Scratch, inte
 }
 
 /// Returns the build of this command, and its arguments.
-fn provenance(allocator: Allocator) -> Provenance {
+fn provenance() -> Provenance {
     Provenance {
         commit: option_env!("ESTAFETTE_COMMIT").map(str::to_owned),
         compiler: env!("ESTAFETTE_COMPILER").to_owned(),
-        allocator: allocator.name().to_owned(),
+        allocator: Allocator::current().name().to_owned(),
         arguments: std::env::args().skip(1).map(without_user).collect(),
     }
 }
@@ -304,8 +302,8 @@ pub(crate) fn exit(record: &Record) -> Exit {
     }
 }
 
-/// Whether the run lacks results because instances were discarded. With several rounds, each case must
-/// have an instance that counts; in a single round, at least one case.
+/// Whether the run lacks results because instances were discarded. With several rounds, each case
+/// must have an instance that counts; in a single round, at least one case.
 fn lacks_results(record: &Record) -> bool {
     let without = all_discarded(record).len();
     let started: BTreeSet<usize> = record.instances.iter().map(|instance| instance.entrant).collect();

@@ -46,7 +46,7 @@ fn allocator(record: &Record) -> String {
         [] => format!("The allocator was {allocator}."),
         names => {
             let names: Vec<String> = names.iter().map(|name| format!("@{name}")).collect();
-            format!("The allocator of each row is at the end of its name ({}), or {allocator}.", names.join(", "))
+            format!("Rows that end with {} used that allocator, the others {allocator}.", names.join(" or "))
         }
     }
 }

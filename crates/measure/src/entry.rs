@@ -297,13 +297,6 @@ impl Registry {
         self.order.iter().map(|name| &self.entries[name])
     }
 
-    /// The same registry with each entry replaced by what `new` makes of it.
-    #[must_use]
-    pub fn map<E: Entry>(&self, new: impl Fn(Arc<dyn Entry>) -> E) -> Registry {
-        let replaced = self.iter().fold(Registry::new(), |registry, entry| registry.enrol(new(entry.clone())));
-        Registry { built_in: self.built_in, ..replaced }
-    }
-
     /// The entry with this name.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Entry>> {
         self.entries.get(name)

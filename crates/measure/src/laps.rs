@@ -21,8 +21,8 @@ pub struct HeatRecord {
     pub heat: usize,
     /// The number of laps.
     pub laps: u64,
-    /// The laps in which the hypervisor took time from the cores. Never the lap of the unpaused runs:
-    /// there it counts against the turn in which it happened.
+    /// The laps in which the hypervisor took time from the cores. Never the lap of the unpaused
+    /// runs: there it counts against the turn in which it happened.
     pub stolen_laps: Vec<u64>,
     /// The round trip of a cache line between the cores in nanoseconds: before each lap, and after
     /// the last. Empty if the cell runs on one core; `null` where a measurement failed.

@@ -13,6 +13,7 @@
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}
+
 pub mod admission;
 pub mod bound;
 pub mod breach;

@@ -111,7 +111,7 @@ pub enum ToChild {
 pub enum ToCoordinator {
     /// The reply to `effective_capacity`.
     EffectiveCapacity {
-        /// The result of [`crate::entry::Entry::effective_capacity`].
+        /// The result of [`crate::mechanism::Mechanism::effective_capacity`].
         effective_capacity: Option<u64>,
     },
     /// Something that other children can request by its name.

@@ -109,7 +109,8 @@ pub struct Provenance {
     pub commit: Option<String>,
     /// The version of the compiler.
     pub compiler: String,
-    /// The global allocator that mechanisms of the scopes `task` and `thread` use.
+    /// The global allocator of the coordinator, and of the mechanisms whose names do not end with
+    /// `@` and another allocator.
     pub allocator: String,
     /// The arguments of the command line, without the program.
     pub arguments: Vec<String>,

@@ -6,11 +6,10 @@
 //! never stops.
 //!
 //! So the first turn of each instance is an unpaused run: the warm-up, and half as much time as the
-//! slices take together. In each round, each mechanism has the ratio of its slices
-//! to its unpaused run. The machine may be faster in one of the two, so this ratio is divided by the
-//! median of the cell. If the interval over the rounds lies completely beyond the margin of
-//! equivalence, pauses change the mechanism. It is then compared by its unpaused runs, with
-//! those of the others.
+//! slices take together. In each round, each mechanism has the ratio of its slices to its unpaused
+//! run. The machine may be faster in one of the two, so this ratio is divided by the median of the
+//! cell. If the interval over the rounds lies completely beyond the margin of equivalence, pauses
+//! change the mechanism. It is then compared by its unpaused runs, with those of the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,9 +44,9 @@ fn sensitive(record: &Record) -> BTreeSet<usize> {
     entrants.filter(|(_, entrant)| is_changed(&entrant.case)).map(|(at, _)| at).collect()
 }
 
-/// For each case, the ln ratio of its slices to its unpaused run in each round, relative to the median
-/// of its cell. A case with several instances in a round, such as the one with the control, has
-/// their mean.
+/// For each case, the ln ratio of its slices to its unpaused run in each round, relative to the
+/// median of its cell. A case with several instances in a round, such as the one with the control,
+/// has their mean.
 fn changes(record: &Record) -> BTreeMap<&Case, Vec<f64>> {
     let mut rounds: BTreeMap<(&Cell, usize), BTreeMap<&Case, Vec<f64>>> = BTreeMap::new();
     for instance in &record.instances {
@@ -69,7 +68,8 @@ fn changes(record: &Record) -> BTreeMap<&Case, Vec<f64>> {
     changes
 }
 
-/// The ln ratio of an instance's slices to its unpaused run. `None` if it is not compared by slices.
+/// The ln ratio of an instance's slices to its unpaused run. `None` if it is not compared by
+/// slices.
 fn change(figures: &Figures) -> Option<f64> {
     let unpaused_ns = figures.unpaused_run_ns.filter(|_| figures.discarded.is_none() && !figures.slices.is_empty())?;
     Some((figures.metric_ns() / unpaused_ns).ln())

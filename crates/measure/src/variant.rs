@@ -51,10 +51,9 @@ impl Variant {
     }
 
     /// The mechanism `entry` in this program, started with a variable in its environment. Its name
-    /// is `NAME@variant`, or stays the same without a variant.
-    pub fn with_environment(entry: Arc<dyn Entry>, variant: Option<&str>, variable: (String, String)) -> Variant {
-        let plain = &entry.spec().name;
-        let name = variant.map_or_else(|| plain.clone(), |variant| format!("{plain}{SEPARATOR}{variant}"));
+    /// is `NAME@variant`.
+    pub fn with_environment(entry: Arc<dyn Entry>, variant: &str, variable: (String, String)) -> Variant {
+        let name = format!("{}{SEPARATOR}{variant}", entry.spec().name);
         let program = Program { environment: vec![variable], ..Program::own([child::ARGUMENT]) };
         Variant { spec: Spec { name, ..entry.spec().clone() }, entry, program }
     }

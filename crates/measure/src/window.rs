@@ -57,8 +57,8 @@ impl Window {
         Window::Time { warmup_ns: warmup_ns.max(search_ns), measure_ns }
     }
 
-    /// The window of an instance in slices, and the length of its unpaused run in nanoseconds, without
-    /// the warm-up. The window is longer by that. 0 if the window is a number of messages.
+    /// The window of an instance in slices, and the length of its unpaused run in nanoseconds,
+    /// without the warm-up. The window is longer by that. 0 if the window is a number of messages.
     pub(crate) fn with_unpaused_run(self) -> (Window, u64) {
         match self {
             Window::Time { warmup_ns, measure_ns } => {

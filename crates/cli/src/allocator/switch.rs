@@ -1,5 +1,4 @@
-//! A global allocator that is the system's, or mimalloc if the environment asks for it. The choice costs a load and a predictable
-//! branch for each call.
+//! A global allocator that is the system's, or mimalloc if the environment asks for it.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::CStr;
@@ -31,13 +30,11 @@ fn is_system() -> bool {
     }
 }
 
-/// Reads the environment, at the first allocation. That is before `main`, in its thread. Must not
-/// allocate. Every call before the choice is stored reads the same environment, and so makes the
-/// same choice.
+/// Reads the environment, at the first allocation. Must not allocate. There is only one thread
+/// then, because to start another one allocates.
 #[cold]
 fn choose() -> bool {
-    // SAFETY: `VARIABLE` is a C string. No other thread changes the environment: nothing in this
-    // program does, and before `main` there is no other thread.
+    // SAFETY: `VARIABLE` is a C string. There is no other thread that could change the environment.
     let value = unsafe { libc::getenv(VARIABLE.as_ptr()) };
     // SAFETY: a value that is not null is a C string, which stays until the environment is changed.
     let is_system = value.is_null() || unsafe { CStr::from_ptr(value) } != c"mimalloc";

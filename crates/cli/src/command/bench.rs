@@ -16,7 +16,6 @@ use estafette_measure::suite::{self, Axes, Profile, Suite};
 use estafette_measure::variant::plain_name;
 use estafette_measure::window::Window;
 
-use crate::allocator::{Allocator, with_allocators};
 use crate::args::{Bench, Slice};
 use crate::build_features::with_peers;
 use crate::exit::Exit;
@@ -27,7 +26,7 @@ use crate::measurement::{
 use crate::output::{self, Detail};
 use crate::progress::View;
 use crate::terminal::{print, print_json, report_to_stderr};
-use crate::{hosts, page};
+use crate::{allocator, hosts, page};
 
 /// The target of `--until-decided`: a run ends early when every table can detect this difference.
 const SHOWN_DIFFERENCE: f64 = 0.05;
@@ -39,14 +38,14 @@ const QUICK_BUDGET: Duration = Duration::from_secs(55);
 
 /// Runs `bench`.
 pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
-    let registry = &with_allocators(registry, &args.allocator)?;
+    allocator::use_first(&args.allocator)?;
+    let registry = &allocator::with_candidates_of(registry, args.allocator.get(1..).unwrap_or_default());
     let mut plan = plan(registry, args)?;
     hosts::prepare(&mut plan, &args.hosts, args.window.is_some())?;
     // A single round is a quick look. Counting system calls would more than double its duration.
     let system_calls =
         if plan.rounds > 1 && plan.other_host.is_none() { SystemCalls::Counted } else { SystemCalls::NotCounted };
-    let allocator = args.allocator.first().copied().unwrap_or_else(Allocator::current);
-    let options = RunOptions { system_calls, allocator, view: View::of(args.live) };
+    let options = RunOptions { system_calls, view: View::of(args.live) };
     let Some(Measurement { record, files, end }) = measure(registry, plan, &args.out, options)? else {
         return Ok(Exit::Interrupted);
     };

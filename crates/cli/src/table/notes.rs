@@ -8,7 +8,7 @@ use estafette_measure::spec::{Loss, Ordering};
 use estafette_measure::stats::ModeLevel;
 use estafette_measure::{MAX_LOSS, units};
 
-use super::answer::{Outcome, outcome};
+use super::answer::{Outcome, list, outcome};
 use super::words::{difference, percent, short, times};
 use crate::columns::{columns, lines, plain, wrapped};
 use crate::remedy::with_remedy;
@@ -264,9 +264,10 @@ fn undecided_although_worse(ranking: &Ranking, value: &str) -> Option<String> {
     let names: Vec<&str> = others.iter().filter(is_worse).map(|row| short(row)).collect();
     let at = if value.is_empty() { String::new() } else { format!(" at {value}") };
     let words = || {
-        let (best, verb) = (short(best), if names.len() == 1 { "ranks" } else { "rank" });
-        let names = names.join(", ");
-        format!("{names} {verb} below {best}{at} because of other rows; no difference to {best} is decided")
+        let (best, names) = (short(best), list(&names, "and"));
+        format!(
+            "no difference is decided{at} between {best} and {names}; their ranks differ because more rows are faster than {names}"
+        )
     };
     (!names.is_empty()).then(words)
 }
@@ -351,7 +352,7 @@ pub(crate) fn grouped_by_family(names: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use estafette_measure::ranking::rank;
+    use estafette_measure::ranking::{Rank, rank};
 
     use super::*;
     use crate::comparison::tests::changed;
@@ -375,6 +376,19 @@ mod tests {
         let words = "pipe; trust the ranks, which compare measurements made at the same time";
         assert_eq!(misplaced(&ranking, ""), Some(format!("times and ranks disagree: {words}")));
         assert_eq!(misplaced(&ranking, "4KiB"), Some(format!("times and ranks disagree at 4KiB: {words}")));
+    }
+
+    #[test]
+    fn a_worse_rank_without_a_decided_difference_is_explained() {
+        let mut ranking = rank(&changed("process/unix-stream", 1.0)).remove(1);
+        assert_eq!(undecided_although_worse(&ranking, ""), None);
+        let at = outcome(&ranking).unwrap().leaders[1].spec.name.clone();
+        let worse = ranking.rows.iter_mut().find(|row| row.spec.name == at).unwrap();
+        worse.result.as_mut().unwrap().rank = Some(Rank { number: 9, tied: false });
+        let outcome = outcome(&ranking).unwrap();
+        let [best, worse] = [0, 1].map(|at| short(outcome.leaders[at]));
+        let words = format!("between {best} and {worse}; their ranks differ because more rows are faster than {worse}");
+        assert_eq!(undecided_although_worse(&ranking, ""), Some(format!("no difference is decided {words}")));
     }
 
     #[test]

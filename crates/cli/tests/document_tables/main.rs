@@ -129,9 +129,12 @@ fn rewritten(text: &str, results: &mut Results) -> String {
 
 /// The documents: their names and their texts.
 fn documents() -> Vec<(String, String)> {
-    let files = fs::read_dir(docs()).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
-    let mut names: Vec<String> = files.filter(|name| name.ends_with(".md")).collect();
-    names.extend(["../README.md", "rationale/net.md", "rationale/statistics.md"].map(String::from));
+    let of_folder = |folder: &str| -> Vec<String> {
+        let files = fs::read_dir(docs().join(folder)).unwrap();
+        let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.ends_with(".md")).map(|name| format!("{folder}{name}")).collect()
+    };
+    let names = [of_folder("../"), of_folder(""), of_folder("rationale/")].concat();
     let text = |name: &str| fs::read_to_string(docs().join(name)).unwrap();
     names.into_iter().map(|name| (name.clone(), text(&name))).collect()
 }
@@ -159,9 +162,19 @@ fn tables_in_the_documents_are_those_of_their_records() {
 #[test]
 fn figures_in_sentences_are_those_of_their_records() {
     let mut results = Results::default();
+    let documents = documents();
     let differences: Vec<String> =
-        documents().iter().flat_map(|(name, text)| sentences::differences(name, text, &mut results)).collect();
+        documents.iter().flat_map(|(name, text)| sentences::differences(name, text, &mut results)).collect();
     assert!(differences.is_empty(), "write these sentences anew:\n{}", differences.join("\n"));
+}
+
+#[test]
+fn comments_of_tables_and_figures_are_read() {
+    let documents = documents();
+    let count = |opening: &str| documents.iter().map(|(_, text)| text.matches(opening).count()).sum::<usize>();
+    assert!(count(sentences::OPENING) > 0);
+    assert_eq!(count("<!-- figure"), count(sentences::OPENING), "a comment begins with `{}`", sentences::OPENING);
+    assert_eq!(count("<!-- table"), count(OPENING), "a comment begins with `{OPENING}`");
 }
 
 #[test]

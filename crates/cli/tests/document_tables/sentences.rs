@@ -15,9 +15,9 @@
 //!
 //! The first field is a part of the section. Its numbers are those of the other fields, in their
 //! order: of one or several mechanisms (`*` for all), in one or several cells. `a{b,c}` is `ab` and
-//! `ac`. A `range` has the smallest and the largest. The quantities are those of tables, and `rate in M/s` or
-//! `GiB/s`. `printed` text stands in the file that `report` printed of the record; for a file
-//! without a record, give its name.
+//! `ac`. A `range` has the smallest and the largest. The quantities are those of tables, and `rate
+//! in M/s` or `GiB/s`. `printed` text stands in the file that `report` printed of the record; for a
+//! file without a record, give its name.
 
 use std::fs;
 
@@ -25,7 +25,7 @@ use estafette_measure::ranking::Ranking;
 
 use super::results::{Results, docs, is_time, quantity, ranking, unit_ns};
 
-const OPENING: &str = "<!-- figures of ";
+pub(crate) const OPENING: &str = "<!-- figures of ";
 
 /// The places where a document does not say what its records say.
 pub(crate) fn differences(document: &str, text: &str, results: &mut Results) -> Vec<String> {
@@ -36,8 +36,9 @@ pub(crate) fn differences(document: &str, text: &str, results: &mut Results) -> 
         let section = in_one_line(&without_comments(section(rest)));
         for line in lines.lines().filter(|line| !line.trim().is_empty()) {
             let (text, figure) = Figure::parse(line);
-            if !section.contains(&in_one_line(text)) {
-                found.push(format!("{document}: the section does not say `{text}`"));
+            let count = occurrences(&section, &in_one_line(text));
+            if count != 1 {
+                found.push(format!("{document}: the section says `{text}` {count} times, not once"));
             } else if let Err(why) = check(text, &figure, source.trim(), results) {
                 found.push(format!("{document}: `{text}`: {why}"));
             }
@@ -59,6 +60,19 @@ fn without_comments(text: &str) -> String {
 
 fn in_one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// How often a text stands in another, not as a part of a longer number.
+fn occurrences(text: &str, part: &str) -> usize {
+    let is_number = |c: char| c.is_ascii_digit() || matches!(c, '.' | ',');
+    let is_whole = |(at, _): &(usize, &str)| {
+        let (before, after) = (&text[..*at], &text[at + part.len()..]);
+        let continues_number = part.starts_with(is_number) && before.ends_with(is_number);
+        // A full stop or comma behind a number may end a sentence.
+        let digit_follows = after.trim_start_matches(['.', ',']).starts_with(|c: char| c.is_ascii_digit());
+        !continues_number && !(part.ends_with(is_number) && digit_follows)
+    };
+    text.match_indices(part).filter(is_whole).count()
 }
 
 /// Where the numbers of a text come from.
@@ -85,6 +99,7 @@ fn check(text: &str, figure: &Figure<'_>, source: &str, results: &mut Results) -
     match figure {
         Figure::Printed => check_printed(text, source),
         Figure::Results { quantity, mechanisms, cells } => {
+            check_unit(text, quantity)?;
             let values = values(results.of(source), quantity, mechanisms, cells)?;
             check_numbers(text, &values)
         }
@@ -96,8 +111,17 @@ fn check_printed(text: &str, source: &str) -> Result<(), String> {
     let printed = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     // The examples print numbers without commas.
     let plain = |text: &str| in_one_line(text).replace(',', "");
-    let is_printed = plain(&printed).contains(&plain(text));
+    let is_printed = occurrences(&plain(&printed), &plain(text)) > 0;
     if is_printed { Ok(()) } else { Err(format!("{} does not say this", path.display())) }
+}
+
+/// Checks that a text with a unit of time has that of the quantity.
+fn check_unit(text: &str, quantity: &str) -> Result<(), String> {
+    let unit = text.split(|c: char| !c.is_alphabetic()).find(|word| ["ns", "us", "ms"].contains(word));
+    match unit {
+        Some(unit) if !quantity.ends_with(&format!(" in {unit}")) => Err(format!("{quantity} is not in {unit}")),
+        _ => Ok(()),
+    }
 }
 
 /// The values of a line: of each mechanism in each cell, or their range.
@@ -190,6 +214,20 @@ fn number(digits: &str) -> Number {
         }
     };
     Number { value, step }
+}
+
+#[test]
+fn a_part_of_a_longer_number_is_another_number() {
+    let counts = ["10 of 411", "0 of 4110", "0 of 411.", "0 of 411, and", "0 of 411.5", "(0 of 411)"]
+        .map(|text| occurrences(text, "0 of 411"));
+    assert_eq!(counts, [0, 0, 1, 1, 0, 1]);
+}
+
+#[test]
+fn a_unit_is_that_of_the_quantity() {
+    check_unit("takes 2.6 ms.", "range of time in ms").unwrap();
+    check_unit("1.7 times", "ratio of time").unwrap();
+    assert_eq!(check_unit("2.6 us", "time in ms"), Err(String::from("time in ms is not in us")));
 }
 
 #[test]

@@ -16,9 +16,9 @@ use crate::protocol::{self, ToChild, ToCoordinator};
 /// How long one probe may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The effective capacity of each case, as [`crate::entry::Entry::effective_capacity`] probes it.
-/// `None` if it cannot be probed, if the probe failed or timed out, and for all cases left when the
-/// user interrupts.
+/// The effective capacity of each case, as [`crate::mechanism::Mechanism::effective_capacity`]
+/// probes it. `None` if it cannot be probed, if the probe failed or timed out, and for all cases
+/// left when the user interrupts.
 ///
 /// # Errors
 /// When no process can be started.

@@ -62,8 +62,8 @@ fn coverage(party: &PartyReport) -> Option<f64> {
     (!slices.is_empty()).then(|| time(&slices) as f64 / counted as f64)
 }
 
-/// Takes the result of the unpaused run from the slices. It is the first lap. `None` if there is none,
-/// or if there are too few slices, so that the whole window counts.
+/// Takes the result of the unpaused run from the slices. It is the first lap. `None` if there is
+/// none, or if there are too few slices, so that the whole window counts.
 pub(super) fn take_unpaused_run(slices: &mut Vec<SliceFigure>, window: Window) -> Option<f64> {
     if matches!(window, Window::Count { .. }) {
         return None;
