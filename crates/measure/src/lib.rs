@@ -48,6 +48,7 @@ mod memory;
 pub mod message;
 mod names;
 pub mod other_load;
+pub mod own_figures;
 mod pace;
 pub mod pairs;
 pub mod pattern;

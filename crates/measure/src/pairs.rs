@@ -112,6 +112,7 @@ impl<'a> ValidInstance<'a> {
 pub(crate) mod tests {
     use super::*;
     use crate::message::Faults;
+    use crate::own_figures::OwnFigures;
     use crate::record::SliceFigure;
 
     /// An instance with the given nanoseconds per message: `whole_ns` for the whole window, `laps`
@@ -127,10 +128,8 @@ pub(crate) mod tests {
             receiver_cpu_ns: None,
             switches_per_message: None,
             fairness: None,
-            dropped_receives: 0,
-            codec: None,
+            own: OwnFigures::None,
             memory: None,
-            burst_memory: None,
             offered: 1,
             delivered: 1,
             lost_in_window: 0,

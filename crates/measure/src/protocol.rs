@@ -19,9 +19,9 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::burst::BurstMemory;
 use crate::case::{Case, Role};
 use crate::message::{Faults, StreamCount};
+use crate::own_figures::OwnFigures;
 use crate::pace::LinkEstimate;
 use crate::slices::SliceCounts;
 use crate::usage::Usage;
@@ -196,19 +196,14 @@ pub struct PartyReport {
     /// consumer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shares: Vec<u64>,
-    /// Pending receives that were dropped, over the whole instance.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub dropped: u64,
     /// Messages of an open loop that were late before the mechanism got them, over the whole
     /// instance.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub late: u64,
-    /// The cost of a codec's message within the window. Only for its consumer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub codec: Option<CodecFigures>,
-    /// The memory that a burst took. Only for its consumer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub burst_memory: Option<BurstMemory>,
+    /// What only its pattern has. Only for a consumer.
+    #[serde(flatten)]
+    #[cfg_attr(test, schemars(with = "crate::own_figures::Fields"))]
+    pub own: OwnFigures,
     /// Messages lost within the window, for a mechanism that may lose messages.
     #[serde(default)]
     pub lost: u64,
@@ -236,10 +231,8 @@ impl PartyReport {
             faults: Faults::default(),
             messages: 0,
             shares: Vec::new(),
-            dropped: 0,
             late: 0,
-            codec: None,
-            burst_memory: None,
+            own: OwnFigures::None,
             lost: 0,
             window_ns: 0,
             longest_stall_ns: 0,
@@ -258,18 +251,6 @@ pub struct LatencyCounts {
     pub batch: u64,
     /// Pairs of a time in nanoseconds and how often it occurred.
     pub counts: Vec<(u64, u64)>,
-}
-
-/// The cost of a codec's message within the window.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct CodecFigures {
-    /// Nanoseconds to encode a message, from the median batch.
-    pub encode_ns: f64,
-    /// Nanoseconds to decode a message and read every byte of it, from the median batch.
-    pub decode_ns: f64,
-    /// The mean encoded length in bytes.
-    pub encoded_bytes: f64,
 }
 
 /// Sends one packet. Blocks in a child until the coordinator reads. Does not block in the

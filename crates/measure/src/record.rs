@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::bound::Handling;
 use crate::breach::Breach;
-use crate::burst::BurstMemory;
 use crate::coordinator::FailureKind;
 use crate::discarded::Discarded;
 use crate::fingerprint::Fingerprint;
@@ -21,8 +20,8 @@ use crate::hosts::{ClockError, HostLoad};
 use crate::laps::HeatRecord;
 use crate::limits::{Limits, Link};
 use crate::message::Faults;
+use crate::own_figures::OwnFigures;
 use crate::plan::{Entrant, Refusal};
-use crate::protocol::CodecFigures;
 use crate::spec::Spec;
 use crate::stats::median;
 use crate::window::Window;
@@ -190,21 +189,16 @@ pub struct Figures {
     /// mean of all producers. 1 is fair. Only with several producers.
     #[serde(default)]
     pub fairness: Option<f64>,
-    /// Pending receives that were dropped, over the whole instance. Only in the pattern `cancel`.
-    #[serde(default)]
-    pub dropped_receives: u64,
-    /// The cost of a codec's message.
-    #[serde(default)]
-    pub codec: Option<CodecFigures>,
+    /// What only its pattern has.
+    #[serde(flatten)]
+    #[cfg_attr(test, schemars(with = "crate::own_figures::Fields"))]
+    pub own: OwnFigures,
     /// By how many bytes the memory of all children together had grown at the end of the window
     /// since the mechanism was opened: anonymous and shared memory, without mapped files and
     /// without what the kernel keeps in pipes and sockets. It includes some hundred KiB of the
     /// instrument. `None` if it is unknown, as with a server that a mechanism starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<u64>,
-    /// The memory that a burst took.
-    #[serde(default, alias = "held")]
-    pub burst_memory: Option<BurstMemory>,
     /// Messages that the producers sent over the whole instance.
     pub offered: u64,
     /// Different messages received undamaged over the whole instance.
@@ -486,7 +480,7 @@ impl Figures {
         if let Some(ns) = self.unpaused_run_ns.filter(|_| self.slices.is_empty()) {
             return ns;
         }
-        match (&self.latency, &self.codec) {
+        match (&self.latency, self.own.codec()) {
             (Some(latency), _) if latency.open_loop => latency.p99_or_estimate(self.lost_in_window) as f64,
             (Some(latency), _) => latency.p50_ns as f64,
             (None, Some(codec)) => codec.encode_ns + codec.decode_ns,

@@ -6,6 +6,7 @@ use estafette_measure::discarded::Discarded;
 use estafette_measure::fingerprint::Fingerprint;
 use estafette_measure::hosts::ClockError;
 use estafette_measure::message::Faults;
+use estafette_measure::own_figures::OwnFigures;
 use estafette_measure::plan::Entrant;
 use estafette_measure::record::{FORMAT, Figures, InstanceRecord, Latency, Peer, Provenance, VERSION};
 use estafette_measure::spec::{Runtime, Scope, Wait};
@@ -53,10 +54,8 @@ fn figures(pattern: Pattern, ns: u64) -> Figures {
         offered: 1_000,
         delivered: 1_000,
         fairness: None,
-        dropped_receives: 0,
-        codec: None,
+        own: OwnFigures::None,
         memory: None,
-        burst_memory: None,
         lost_in_window: 0,
         faults: Faults::default(),
         breach: None,

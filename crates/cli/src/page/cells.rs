@@ -123,10 +123,10 @@ fn columns(ranking: &Ranking) -> Vec<CellColumn> {
 /// The columns of the times and the length of encoded messages.
 fn codec() -> [CellColumn; 3] {
     [
-        figure("encode", |_, _, result| duration(result.codec.map(|codec| codec.encode_ns))),
-        figure("decode", |_, _, result| duration(result.codec.map(|codec| codec.decode_ns))),
+        figure("encode", |_, _, result| duration(result.own.codec().map(|codec| codec.encode_ns))),
+        figure("decode", |_, _, result| duration(result.own.codec().map(|codec| codec.decode_ns))),
         figure("bytes", |_, _, result| {
-            let bytes = result.codec.map(|codec| codec.encoded_bytes);
+            let bytes = result.own.codec().map(|codec| codec.encoded_bytes);
             Entry::optional(bytes, bytes.map_or(String::from("-"), |bytes| units::grouped(bytes.round() as u64)))
         }),
     ]
@@ -137,16 +137,22 @@ fn cancelled() -> Vec<CellColumn> {
     let documented = |_: &Ranking, row: &Row, _: &RowResult| Entry::text(row.spec.cancel.to_string());
     vec![
         CellColumn { header: "documented", is_number: false, show: documented },
-        figure("dropped", |_, _, result| Entry::number(result.dropped.0 as f64, units::grouped(result.dropped.0))),
-        figure("lost", |_, _, result| Entry::number(result.dropped.1 as f64, units::grouped(result.dropped.1))),
+        figure("dropped", |_, _, result| dropped(result, 0)),
+        figure("lost", |_, _, result| dropped(result, 1)),
         figure("rate", |_, _, result| Entry::number(1e9 / result.metric_ns, units::rate(1e9 / result.metric_ns))),
     ]
+}
+
+/// The number of dropped receives (0), or of lost messages (1).
+fn dropped(result: &RowResult, at: usize) -> Entry {
+    let number = result.own.dropped().unwrap_or_default()[at];
+    Entry::number(number as f64, units::grouped(number))
 }
 
 /// The columns of the memory that a burst takes.
 fn burst() -> Vec<CellColumn> {
     fn at(result: &RowResult, at: usize) -> Entry {
-        memory(result.burst_memory.map(|sizes| sizes[at]))
+        memory(result.own.burst_memory().map(|sizes| sizes[at]))
     }
     vec![
         figure("memory when empty", |_, _, result| at(result, 0)),

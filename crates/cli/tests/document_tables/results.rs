@@ -44,8 +44,8 @@ pub(crate) fn quantity(row: &Row, name: &str) -> Option<f64> {
         "lost" => Some(result.lost * 100.0),
         "calls" => row.calls,
         "fairness" => result.fairness,
-        "dropped receives" => Some(result.dropped.0 as f64),
-        "messages lost by them" => Some(result.dropped.1 as f64),
+        "dropped receives" => result.own.dropped().map(|[dropped, _]| dropped as f64),
+        "messages lost by them" => result.own.dropped().map(|[_, lost]| lost as f64),
         other => panic!("unknown figure {other}"),
     }
 }

@@ -67,10 +67,10 @@ fn occurrences(text: &str, part: &str) -> usize {
     let is_number = |c: char| c.is_ascii_digit() || matches!(c, '.' | ',');
     let is_whole = |(at, _): &(usize, &str)| {
         let (before, after) = (&text[..*at], &text[at + part.len()..]);
-        let continues_number = part.starts_with(is_number) && before.ends_with(is_number);
+        let is_continued = |after: &str| part.ends_with(is_number) && after.starts_with(|c: char| c.is_ascii_digit());
         // A full stop or comma behind a number may end a sentence.
-        let digit_follows = after.trim_start_matches(['.', ',']).starts_with(|c: char| c.is_ascii_digit());
-        !continues_number && !(part.ends_with(is_number) && digit_follows)
+        let continues_number = part.starts_with(is_number) && before.ends_with(is_number);
+        !continues_number && !is_continued(after.trim_start_matches(['.', ',']))
     };
     text.match_indices(part).filter(is_whole).count()
 }

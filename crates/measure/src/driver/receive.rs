@@ -8,6 +8,7 @@ use super::step::{Action, ActionResult, Control, PartyResult, Step, Waiting};
 use crate::burst::{BURST_POLL, Burst, BurstMemory};
 use crate::latency_counts::{counts, histogram};
 use crate::message::Verifier;
+use crate::own_figures::OwnFigures;
 use crate::pace::{Feedback, StreamProgress};
 use crate::pattern::{BURST, StreamEnd};
 use crate::protocol::{LatencyCounts, PartyReport};
@@ -285,7 +286,11 @@ impl Control for ReceiveLoop {
             Some(times) => Some(LatencyCounts { batch: 1, counts: counts(&times.histogram)? }),
             None => None,
         };
-        let burst_memory = self.burst.and_then(|state| state.memory);
-        Ok((PartyReport { shares, burst_memory, lost, latency, dropped: self.dropped, ..report }, usage))
+        let own = match self.burst.and_then(|state| state.memory) {
+            Some(memory) => OwnFigures::Burst(memory),
+            None if self.dropped > 0 => OwnFigures::Cancel { dropped_receives: self.dropped },
+            None => OwnFigures::None,
+        };
+        Ok((PartyReport { shares, own, lost, latency, ..report }, usage))
     }
 }

@@ -4,6 +4,7 @@
 use crate::coordinator::{Failure, FailureKind, Measured};
 use crate::discarded::{Discarded, MAX_STEAL};
 use crate::other_load::DISTURBING;
+use crate::own_figures::OwnFigures;
 use crate::record::{Figures, MIN_LAPS};
 use crate::spec::{Loss, Spec};
 
@@ -83,10 +84,8 @@ pub(super) fn empty_figures(measured: &Measured, discarded: Discarded) -> Figure
         switches_per_message: None,
         offered: 0,
         delivered: 0,
-        codec: None,
+        own: OwnFigures::None,
         memory: None,
-        burst_memory: None,
-        dropped_receives: 0,
         fairness: None,
         lost_in_window: 0,
         faults: measured.faults,

@@ -2,6 +2,7 @@
 //! histograms here, and a wrong one must not make this process overflow or take much memory.
 
 use crate::message::MAX_PRODUCERS;
+use crate::own_figures::OwnFigures;
 use crate::protocol::{LatencyCounts, PartyReport, Report};
 
 /// More than any number of nanoseconds or bytes.
@@ -34,7 +35,6 @@ fn is_possible_party(party: &PartyReport) -> bool {
     let messages = [
         party.sent,
         party.messages,
-        party.dropped,
         party.late,
         party.lost,
         faults.lost,
@@ -46,8 +46,8 @@ fn is_possible_party(party: &PartyReport) -> bool {
         let counts = [count.received, count.announced.unwrap_or_default()];
         count.producer < MAX_PRODUCERS && counts.iter().all(|count| *count < MAX_MESSAGES_OF_ALL)
     });
-    // Parties between two hosts have no slices, codecs and bursts.
-    let is_of_hosts = party.slices.is_empty() && party.codec.is_none() && party.burst_memory.is_none();
+    // Parties between two hosts have no slices, and no pattern with figures of its own.
+    let is_of_hosts = party.slices.is_empty() && party.own == OwnFigures::None;
     times.iter().all(|time| *time < MAX)
         && messages.iter().chain(&party.shares).all(|number| *number < MAX_MESSAGES_OF_ALL)
         && received

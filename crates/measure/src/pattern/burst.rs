@@ -3,6 +3,7 @@
 
 use super::rules::{Metric, Rules, TableKind};
 use crate::case::{Case, Payload};
+use crate::own_figures::{OwnFigures, OwnResult};
 use crate::refusal::{Inadmissible, RefusalKind};
 use crate::spec::Spec;
 use crate::window::Window;
@@ -43,6 +44,10 @@ impl Rules for Burst {
 
     fn metric(&self) -> Metric {
         Metric::NotRanked
+    }
+
+    fn own_result(&self, instances: &[OwnFigures], _: u64) -> OwnResult {
+        OwnResult::of_burst(instances)
     }
 
     fn admit(&self, _: &Spec, case: &Case) -> Result<(), Inadmissible> {

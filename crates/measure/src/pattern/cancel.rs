@@ -3,6 +3,7 @@
 
 use super::rules::{Metric, Rules, StreamEnd, TableKind};
 use crate::case::Case;
+use crate::own_figures::{OwnFigures, OwnResult};
 use crate::refusal::{Inadmissible, RefusalKind};
 use crate::spec::{self, Runtime, Spec};
 
@@ -32,6 +33,10 @@ impl Rules for Cancel {
 
     fn metric(&self) -> Metric {
         Metric::NotRanked
+    }
+
+    fn own_result(&self, instances: &[OwnFigures], lost: u64) -> OwnResult {
+        OwnResult::of_cancel(instances, lost)
     }
 
     fn excuses_loss(&self, spec: &Spec) -> bool {

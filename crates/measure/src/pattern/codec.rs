@@ -2,6 +2,7 @@
 
 use super::rules::{Layout, Rules, TableKind};
 use crate::bound::{Bound, Cost, Costs};
+use crate::own_figures::{OwnFigures, OwnResult};
 
 pub(super) struct Codec;
 
@@ -20,6 +21,10 @@ impl Rules for Codec {
 
     fn can_pause(&self) -> bool {
         false
+    }
+
+    fn own_result(&self, instances: &[OwnFigures], _: u64) -> OwnResult {
+        OwnResult::of_codec(instances)
     }
 
     fn bound(&self, costs: &Costs) -> Option<Bound> {

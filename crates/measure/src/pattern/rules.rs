@@ -7,6 +7,7 @@ use super::assignment::{LoopPlan, Opened, one_way};
 use crate::bound::{Bound, Cost, Costs};
 use crate::case::{Case, Cell, Pattern, Place, Role};
 use crate::message::{Faults, StreamCount, Verifier};
+use crate::own_figures::{OwnFigures, OwnResult};
 use crate::refusal::Inadmissible;
 use crate::spec::{Scope, Spec};
 use crate::window::Window;
@@ -164,6 +165,12 @@ pub(crate) trait Rules: Sync {
     /// What the result is.
     fn metric(&self) -> Metric {
         Metric::Throughput
+    }
+
+    /// What only this pattern has, of the instances of a mechanism, which lost a number of messages
+    /// together.
+    fn own_result(&self, _instances: &[OwnFigures], _lost: u64) -> OwnResult {
+        OwnResult::None
     }
 
     /// The party whose window and messages are the result.

@@ -4,10 +4,9 @@ use hdrhistogram::Histogram;
 
 use crate::bound::kernel_ns;
 use crate::breach::Breach;
-use crate::burst::BurstMemory;
 use crate::case::Load;
+use crate::own_figures::{OwnFigures, OwnResult};
 use crate::pairs::{ValidInstance, valid};
-use crate::protocol::CodecFigures;
 use crate::record::{Figures, Latency, MIN_LAPS, Outcome, Record, with_lost};
 use crate::spec::Spec;
 use crate::stats::{Interval, Modes, Verdict, median, modes};
@@ -63,8 +62,8 @@ pub struct RowResult {
     pub cpu_ns: Option<f64>,
     /// The parts of the sender and of the receiver, if they are separate processes.
     pub sides_cpu_ns: [Option<f64>; 2],
-    /// The time that a codec takes to encode and to decode a message, and the encoded length.
-    pub codec: Option<CodecFigures>,
+    /// What only its pattern has.
+    pub own: OwnResult,
     /// Context switches per message.
     pub switches: Option<f64>,
     /// The messages received from the slowest producer, as a part of the mean of all producers.
@@ -73,12 +72,6 @@ pub struct RowResult {
     /// The memory of all processes at the end of the window, in bytes, beyond what they had before
     /// the mechanism was opened.
     pub memory: Option<f64>,
-    /// The memory of the channel in bytes: when it was opened, with the whole burst in it, and
-    /// after all messages were received.
-    pub burst_memory: Option<[f64; 3]>,
-    /// The number of pending receives that were dropped, and of messages that were lost, over all
-    /// instances.
-    pub dropped: (u64, u64),
     /// The share of messages lost within the windows, from 0 to 1, over all instances.
     pub lost: f64,
     /// Its rank among the cell's mechanisms. `None` for the control, if the noise floor is unknown,
@@ -206,9 +199,7 @@ fn row_result(record: &Record, at: usize) -> Option<RowResult> {
         median(&figures.iter().filter_map(|figures| of(figures)).collect::<Vec<_>>())
     };
     let sum = |of: fn(&Figures) -> u64| figures.iter().map(|figures| of(figures) as f64).sum::<f64>();
-    let burst =
-        |of: fn(&BurstMemory) -> u64| middle(&|figures| figures.burst_memory.as_ref().map(|sizes| of(sizes) as f64));
-    let codec = |of: fn(&CodecFigures) -> f64| middle(&|figures| figures.codec.as_ref().map(of));
+    let own: Vec<OwnFigures> = figures.iter().map(|figures| figures.own).collect();
     let slices: Vec<Vec<f64>> = figures
         .iter()
         .map(|figures| figures.slices.iter().map(|slice| slice.ns).filter(|ns| *ns > 0.0).collect())
@@ -238,18 +229,10 @@ fn row_result(record: &Record, at: usize) -> Option<RowResult> {
             middle(&|figures: &Figures| figures.sender_cpu_ns),
             middle(&|figures: &Figures| figures.receiver_cpu_ns),
         ],
-        codec: codec(|codec| codec.encode_ns)
-            .zip(codec(|codec| codec.decode_ns))
-            .zip(codec(|codec| codec.encoded_bytes))
-            .map(|((encode_ns, decode_ns), encoded_bytes)| CodecFigures { encode_ns, decode_ns, encoded_bytes }),
+        own: record.entrants[at].case.pattern.rules().own_result(&own, sum(|figures| figures.faults.lost) as u64),
         switches: middle(&|figures| figures.switches_per_message),
         fairness: middle(&|figures| figures.fairness),
         memory: middle(&|figures| figures.memory.map(|bytes| bytes as f64)),
-        burst_memory: burst(|sizes| sizes.empty)
-            .zip(burst(|sizes| sizes.full))
-            .zip(burst(|sizes| sizes.after))
-            .map(|((empty, full), after)| [empty, full, after]),
-        dropped: (sum(|figures| figures.dropped_receives) as u64, sum(|figures| figures.faults.lost) as u64),
         lost: share_lost(valid(record, at)),
         rank: None,
         versus: None,

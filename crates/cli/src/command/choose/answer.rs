@@ -311,7 +311,8 @@ impl Candidate {
 /// The memory of a mechanism's channel in bytes when it holds a burst.
 fn burst_memory(mechanism: &str, rankings: &[Ranking]) -> Option<f64> {
     let rows = rankings.iter().flat_map(|ranking| &ranking.rows);
-    let mut sizes = rows.filter(|row| row.spec.name == mechanism).filter_map(|row| row.result.as_ref()?.burst_memory);
+    let mut sizes =
+        rows.filter(|row| row.spec.name == mechanism).filter_map(|row| row.result.as_ref()?.own.burst_memory());
     sizes.next().map(|[_, full, _]| full)
 }
 

@@ -2,8 +2,8 @@
 
 use estafette_measure::case::{Case, Payload};
 use estafette_measure::fingerprint::Fingerprint;
+use estafette_measure::own_figures::CodecFigures;
 use estafette_measure::plan::Entrant;
-use estafette_measure::protocol::CodecFigures;
 use estafette_measure::ranking;
 use estafette_measure::record::{FORMAT, VERSION};
 use estafette_measure::spec::Spec;
