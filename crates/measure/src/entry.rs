@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use glob::Pattern as Glob;
 
 use crate::case::{Case, Payload, Role};
-use crate::codec::{Codec, Coding};
+use crate::codec_driver::{Codec, Coding};
 use crate::context::Ctx;
 use crate::driver::{delegate, drive, drive_async};
 use crate::mechanism::{AsyncTransport, Mechanism, Raw, Transport};

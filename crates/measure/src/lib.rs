@@ -17,11 +17,11 @@ mod readme {}
 pub mod admission;
 pub mod bound;
 pub mod breach;
-pub mod burst;
+pub mod burst_memory;
 pub mod case;
 pub mod child;
 pub mod clock;
-pub mod codec;
+pub mod codec_driver;
 pub mod conformance;
 mod context;
 pub mod coordinator;
@@ -53,7 +53,7 @@ mod pace;
 pub mod pairs;
 pub mod pattern;
 mod pauses;
-pub mod pipeline;
+pub mod pipeline_driver;
 pub mod plan;
 pub mod protocol;
 pub mod ranking;
@@ -77,13 +77,13 @@ pub mod variant;
 pub mod window;
 
 pub use case::{Case, Cell, Pattern, PayloadKind, Place, Role};
-pub use codec::Codec;
+pub use codec_driver::Codec;
 pub use entry::{Entry, Registry};
 pub use mechanism::{
     AsyncMechanism, AsyncRx, AsyncTransport, AsyncTx, Ends, Mechanism, PartyEnds, Raw, Rx, Transport, Tx,
 };
 pub use message::{Generator, Value, Verifier};
 pub use pace::{LinkEstimate, MAX_LOSS};
-pub use pipeline::PipelineEnd;
+pub use pipeline_driver::PipelineEnd;
 pub use rendezvous::Rendezvous;
 pub use spec::Spec;

@@ -8,7 +8,7 @@ use crate::pattern::{LoopPlan, Opened};
 
 /// The sending and the receiving end of one party.
 #[derive(Debug)]
-pub(crate) struct Duplex<T, R> {
+pub(crate) struct BothEnds<T, R> {
     pub(crate) tx: T,
     pub(crate) rx: R,
 }
@@ -55,8 +55,8 @@ impl<T, R> Ends<T, R> {
     ///
     /// # Errors
     /// When another loop has one of them.
-    pub(crate) fn take_both(&mut self, at: usize) -> Result<Duplex<T, R>> {
-        Ok(Duplex { tx: self.take_tx(at)?, rx: self.take_rx(at)? })
+    pub(crate) fn take_both(&mut self, at: usize) -> Result<BothEnds<T, R>> {
+        Ok(BothEnds { tx: self.take_tx(at)?, rx: self.take_rx(at)? })
     }
 
     /// The sending ends of the parties with these indices.

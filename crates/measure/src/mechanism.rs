@@ -17,7 +17,7 @@ use anyhow::{Result, bail, ensure};
 use crate::case::{Case, Pattern, Role};
 use crate::executor::Executor;
 use crate::message::{Generator, Verifier};
-use crate::pipeline::PipelineEnd;
+use crate::pipeline_driver::PipelineEnd;
 use crate::rendezvous::Rendezvous;
 use crate::spec::Spec;
 use crate::usage::Usage;

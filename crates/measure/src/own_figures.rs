@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::burst::BurstMemory;
+use crate::burst_memory::BurstMemory;
 use crate::stats::median;
 
 /// The figures of an instance that only its pattern has.

@@ -105,7 +105,7 @@ const OTHERS_CLOSE_NS: u64 = 1_000_000;
 const CLOCK_INTERVAL_NS: u64 = 50_000;
 
 #[derive(Clone, Copy, Debug)]
-struct Mark {
+struct WindowMark {
     at_ns: u64,
     messages: u64,
     usage: Usage,
@@ -123,8 +123,8 @@ pub struct Meter {
     /// Messages until the next reading of the clock.
     stride: u64,
     checked_ns: u64,
-    opened: Option<Mark>,
-    closed: Option<Mark>,
+    opened: Option<WindowMark>,
+    closed: Option<WindowMark>,
     longest_stall_ns: u64,
     /// Whether this party reads the usage of the whole child.
     leads: bool,
@@ -261,8 +261,8 @@ impl Meter {
         }
     }
 
-    fn mark(&self, at_ns: u64, messages: u64) -> Mark {
-        Mark { at_ns, messages, usage: if self.leads { Usage::now() } else { Usage::default() } }
+    fn mark(&self, at_ns: u64, messages: u64) -> WindowMark {
+        WindowMark { at_ns, messages, usage: if self.leads { Usage::now() } else { Usage::default() } }
     }
 
     /// Starts to watch for stalls now, so that the time before does not count as a stall.

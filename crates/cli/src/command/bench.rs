@@ -107,7 +107,7 @@ pub(crate) fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
     if entrants.is_empty() {
         return Err(nothing_to_measure(&refusals));
     }
-    let Scale { window, rounds, max_cases } = scale(args.profile, suite);
+    let ProfileScale { window, rounds, max_cases } = scale(args.profile, suite);
     if entrants.len() > max_cases {
         bail!(
             "{} cases are too many for profile {}, which has at most {max_cases}: choose fewer values or mechanisms, or a larger --profile",
@@ -248,7 +248,7 @@ fn nothing_to_measure(refusals: &[Refusal]) -> anyhow::Error {
 }
 
 /// How much a profile measures.
-struct Scale {
+struct ProfileScale {
     window: Window,
     rounds: usize,
     /// The maximum number of cases.
@@ -256,7 +256,7 @@ struct Scale {
 }
 
 /// Returns how much a profile measures in a suite.
-fn scale(profile: Profile, suite: Option<Suite>) -> Scale {
+fn scale(profile: Profile, suite: Option<Suite>) -> ProfileScale {
     let (window, rounds, max_cases) = match profile {
         Profile::Quick => (time_window(30_000_000), 9, 80),
         Profile::Standard => (time_window(250_000_000), 12, 320),
@@ -270,7 +270,7 @@ fn scale(profile: Profile, suite: Option<Suite>) -> Scale {
         }
         Profile::Full => (Window::Count { warmup: 65_536, messages: 1 << 20 }, 6, 10_000),
     };
-    Scale { window, rounds, max_cases }
+    ProfileScale { window, rounds, max_cases }
 }
 
 /// Returns an error for options that have no effect on these entrants.

@@ -17,7 +17,7 @@ use crate::terminal::{print, print_json};
 
 /// The JSON output.
 #[derive(Serialize)]
-struct Printed<'a> {
+struct PrintedComparison<'a> {
     a_file: &'a Path,
     b_file: &'a Path,
     #[serde(flatten)]
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Compare) -> Result<Exit> {
 /// Prints a comparison of two files.
 pub(super) fn show([a, b]: [&Path; 2], comparison: &Comparison, as_json: bool) -> Result<()> {
     if as_json {
-        return print_json(&Printed { a_file: a, b_file: b, comparison });
+        return print_json(&PrintedComparison { a_file: a, b_file: b, comparison });
     }
     let sides = [("A", a, &comparison.a), ("B", b, &comparison.b)];
     let sides: Vec<_> = sides.iter().map(|(name, path, side)| described(name, path, side)).collect();
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn json_has_the_drift_and_the_verdicts() {
         let comparison = Comparison::of(&record(), &changed("process/pipe", 0.8), ["A", "B"]).unwrap();
-        let printed = Printed { a_file: Path::new("a"), b_file: Path::new("b"), comparison: &comparison };
+        let printed = PrintedComparison { a_file: Path::new("a"), b_file: Path::new("b"), comparison: &comparison };
         let json = serde_json::to_value(&printed).unwrap();
         assert_eq!(json["a_file"], "a");
         assert_eq!(json["drift"]["anchors"], 1);

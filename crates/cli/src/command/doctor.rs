@@ -18,7 +18,7 @@ use estafette_measure::Registry;
 use estafette_measure::limits::available_cpus;
 use serde::Serialize;
 
-use self::finding::{Finding, Verdict};
+use self::finding::{Finding, FindingVerdict};
 use crate::args::Doctor;
 use crate::columns::columns;
 use crate::exit::Exit;
@@ -42,7 +42,8 @@ pub(crate) fn run(registry: &Registry, args: &Doctor) -> Result<Exit> {
     findings.extend(tcp::findings());
     findings.extend(peers(registry));
     let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
-    let diagnosis = Diagnosis { warnings: count(Verdict::Warning), notes: count(Verdict::Note), findings };
+    let diagnosis =
+        Diagnosis { warnings: count(FindingVerdict::Warning), notes: count(FindingVerdict::Note), findings };
     if args.json {
         print_json(&diagnosis)?;
     } else {
@@ -76,9 +77,9 @@ fn peers(registry: &Registry) -> Vec<Finding> {
 fn text(diagnosis: &Diagnosis) -> String {
     let row = |finding: &Finding| {
         let verdict = match finding.verdict {
-            Verdict::Ok => "ok",
-            Verdict::Note => "note",
-            Verdict::Warning => "WARNING",
+            FindingVerdict::Ok => "ok",
+            FindingVerdict::Note => "note",
+            FindingVerdict::Warning => "WARNING",
         };
         let remedy = finding.remedy.as_ref().map_or(String::new(), |remedy| format!("\n→ {remedy}"));
         vec![verdict.to_owned(), finding.what.to_owned(), format!("{}{remedy}", finding.found)]
@@ -110,7 +111,7 @@ mod tests {
     fn the_checks_work_on_this_machine() {
         for finding in cpu::findings(&available_cpus()).iter().chain(&clock::findings()).chain(&capacity::findings()) {
             assert!(!finding.found.is_empty(), "{finding:?}");
-            assert_eq!(finding.remedy.is_none(), finding.verdict == Verdict::Ok, "{finding:?}");
+            assert_eq!(finding.remedy.is_none(), finding.verdict == FindingVerdict::Ok, "{finding:?}");
         }
         assert_eq!(peers(&Registry::new()).len(), 1);
     }

@@ -14,14 +14,14 @@ use estafette_measure::Registry;
 use estafette_measure::record::Record;
 use serde::Serialize;
 
-use self::judgement::{Judgement, Outcome};
+use self::judgement::{GateOutcome, Judgement};
 use crate::args::{Gate, GateFormat};
 use crate::exit::Exit;
 use crate::terminal::{print, print_json};
 
 /// The JSON output.
 #[derive(Serialize)]
-struct Printed<'a> {
+struct PrintedJudgement<'a> {
     /// The two records; the other build of `--rerun`.
     base_file: &'a Path,
     new_file: Option<&'a Path>,
@@ -54,12 +54,12 @@ fn print_judgement(args: &Gate, judgement: &Judgement, base_file: &Path, new_fil
         GateFormat::Text => print(&format::text(judgement))?,
         GateFormat::Markdown => print(&format::markdown(judgement))?,
         GateFormat::Junit => print(&format::junit(judgement))?,
-        GateFormat::Json => print_json(&Printed { base_file, new_file, judgement })?,
+        GateFormat::Json => print_json(&PrintedJudgement { base_file, new_file, judgement })?,
     }
     Ok(match judgement.outcome {
-        Outcome::Fine => Exit::Fine,
-        Outcome::Slower | Outcome::Failed => Exit::GateFailed,
-        Outcome::Undecided => Exit::Undecided,
-        Outcome::Broken => Exit::Breach,
+        GateOutcome::Fine => Exit::Fine,
+        GateOutcome::Slower | GateOutcome::Failed => Exit::GateFailed,
+        GateOutcome::Undecided => Exit::Undecided,
+        GateOutcome::Broken => Exit::Breach,
     })
 }

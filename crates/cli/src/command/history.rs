@@ -22,7 +22,7 @@ use crate::terminal::{print, print_json, report_to_stderr};
 
 /// The JSON output.
 #[derive(Serialize)]
-struct Printed<'a> {
+struct PrintedHistory<'a> {
     /// The first has the newest run.
     lineages: &'a [Lineage],
     skipped: &'a [Skipped],
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &History) -> Result<Exit> {
         report_to_stderr(&format!("chart: {}", path.display()));
     }
     if args.json {
-        print_json(&Printed { lineages: &lineages, skipped: &skipped })?;
+        print_json(&PrintedHistory { lineages: &lineages, skipped: &skipped })?;
     } else {
         print(&text::text(&lineages))?;
     }

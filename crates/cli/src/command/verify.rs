@@ -30,7 +30,7 @@ const WINDOWS: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(2
 /// The result of a case.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "result", content = "why")]
-enum Verdict {
+enum VerifyVerdict {
     /// Every message arrived as promised.
     Kept,
     /// The case cannot run.
@@ -51,7 +51,7 @@ struct Verified {
     /// The seed of the messages.
     seed: u64,
     #[serde(flatten)]
-    verdict: Verdict,
+    verdict: VerifyVerdict,
 }
 
 /// Runs `verify`.
@@ -78,7 +78,7 @@ pub(crate) fn run(registry: &Registry, args: &Verify) -> Result<Exit> {
             break;
         };
         let Case { mechanism, cell } = entrant.case;
-        if let Verdict::Broken(why) | Verdict::Failed(why) | Verdict::Inconclusive(why) = &verdict {
+        if let VerifyVerdict::Broken(why) | VerifyVerdict::Failed(why) | VerifyVerdict::Inconclusive(why) = &verdict {
             progress.message(&format!("{mechanism} in {cell}: {why}"));
         }
         verified.push(Verified { mechanism, cell, seed, verdict });
@@ -124,18 +124,18 @@ fn names(verified: &[Verified]) -> Vec<&str> {
 
 /// Whether any case of a mechanism was run.
 fn was_run(verified: &[Verified], mechanism: &str) -> bool {
-    verified.iter().any(|one| one.mechanism == mechanism && !matches!(one.verdict, Verdict::Refused(_)))
+    verified.iter().any(|one| one.mechanism == mechanism && !matches!(one.verdict, VerifyVerdict::Refused(_)))
 }
 
 /// The exit code: a broken promise outranks an interrupt, and both outrank a failure.
 fn exit(verified: &[Verified], is_interrupted: bool) -> Exit {
-    let any = |of: fn(&Verdict) -> bool| verified.iter().any(|one| of(&one.verdict));
-    if any(|verdict| matches!(verdict, Verdict::Broken(_))) {
+    let any = |of: fn(&VerifyVerdict) -> bool| verified.iter().any(|one| of(&one.verdict));
+    if any(|verdict| matches!(verdict, VerifyVerdict::Broken(_))) {
         Exit::Breach
     } else if is_interrupted {
         Exit::Interrupted
-    } else if any(|verdict| matches!(verdict, Verdict::Failed(_) | Verdict::Inconclusive(_)))
-        || !any(|verdict| *verdict == Verdict::Kept)
+    } else if any(|verdict| matches!(verdict, VerifyVerdict::Failed(_) | VerifyVerdict::Inconclusive(_)))
+        || !any(|verdict| *verdict == VerifyVerdict::Kept)
     {
         Exit::Usage
     } else {
@@ -155,26 +155,30 @@ struct Verifier<'a> {
 
 impl Verifier<'_> {
     /// Runs one case. `None` if the user interrupts it.
-    fn verify(&mut self, entrant: &Entrant) -> Result<Option<Verdict>> {
+    fn verify(&mut self, entrant: &Entrant) -> Result<Option<VerifyVerdict>> {
         let mechanism = &entrant.case.mechanism;
         let entry = self.registry.get(mechanism).with_context(|| format!("no mechanism `{mechanism}`"))?;
         if let Err(Inadmissible { kind, why }) = can_run(entry.as_ref(), &entrant.case, self.cpus.len()) {
             let is_missing = kind == RefusalKind::Machine;
-            return Ok(Some(Verdict::Refused(if is_missing { format!("not available here: {why}") } else { why })));
+            return Ok(Some(VerifyVerdict::Refused(if is_missing {
+                format!("not available here: {why}")
+            } else {
+                why
+            })));
         }
-        let mut verdict = Verdict::Kept;
+        let mut verdict = VerifyVerdict::Kept;
         for window in WINDOWS {
             let plan = self.plan(entrant, window);
             let Verifier { registry, seed, scratch, interrupt, .. } = self;
             verdict = match run::instance(registry, &plan, entrant, *seed, scratch, interrupt)? {
-                Ok(Figures { breach: Some(breach), .. }) => return Ok(Some(Verdict::Broken(breach.to_string()))),
+                Ok(Figures { breach: Some(breach), .. }) => return Ok(Some(VerifyVerdict::Broken(breach.to_string()))),
                 Ok(Figures { messages: 0, discarded, .. }) => {
-                    Verdict::Inconclusive(discarded.map(|why| why.to_string()).unwrap_or_default())
+                    VerifyVerdict::Inconclusive(discarded.map(|why| why.to_string()).unwrap_or_default())
                 }
-                Ok(_) => return Ok(Some(Verdict::Kept)),
+                Ok(_) => return Ok(Some(VerifyVerdict::Kept)),
                 Err(failure) if failure.kind == FailureKind::Interrupted => return Ok(None),
-                Err(failure) if failure.kind == FailureKind::Empty => Verdict::Failed(failure.text),
-                Err(failure) => return Ok(Some(Verdict::Failed(failure.text))),
+                Err(failure) if failure.kind == FailureKind::Empty => VerifyVerdict::Failed(failure.text),
+                Err(failure) => return Ok(Some(VerifyVerdict::Failed(failure.text))),
             };
         }
         Ok(Some(verdict))
@@ -202,15 +206,15 @@ fn report(verified: &[Verified], seed: u64) -> String {
     let rows: Vec<Vec<String>> = names(verified)
         .into_iter()
         .map(|name| {
-            let count = |of: fn(&Verdict) -> bool| {
+            let count = |of: fn(&VerifyVerdict) -> bool| {
                 verified.iter().filter(|one| one.mechanism == name && of(&one.verdict)).count().to_string()
             };
             vec![
                 name.to_owned(),
-                count(|verdict| *verdict == Verdict::Kept),
-                count(|verdict| matches!(verdict, Verdict::Broken(_))),
-                count(|verdict| matches!(verdict, Verdict::Failed(_) | Verdict::Inconclusive(_))),
-                count(|verdict| matches!(verdict, Verdict::Refused(_))),
+                count(|verdict| *verdict == VerifyVerdict::Kept),
+                count(|verdict| matches!(verdict, VerifyVerdict::Broken(_))),
+                count(|verdict| matches!(verdict, VerifyVerdict::Failed(_) | VerifyVerdict::Inconclusive(_))),
+                count(|verdict| matches!(verdict, VerifyVerdict::Refused(_))),
             ]
         })
         .collect();
@@ -221,7 +225,8 @@ fn report(verified: &[Verified], seed: u64) -> String {
     );
     let mut is_bad = false;
     for one in verified {
-        if let Verdict::Broken(why) | Verdict::Failed(why) | Verdict::Inconclusive(why) = &one.verdict {
+        if let VerifyVerdict::Broken(why) | VerifyVerdict::Failed(why) | VerifyVerdict::Inconclusive(why) = &one.verdict
+        {
             text.push('\n');
             text.push_str(&wrapped("", &format!("{} in {}: {}", one.mechanism, one.cell, plain(why))));
             is_bad = true;
@@ -231,7 +236,7 @@ fn report(verified: &[Verified], seed: u64) -> String {
         text.push_str(&format!("\nTo repeat with the same messages: --seed {seed}\n"));
     }
     let refused = verified.iter().filter_map(|one| match &one.verdict {
-        Verdict::Refused(why) => Some((&*one.mechanism, &**why)),
+        VerifyVerdict::Refused(why) => Some((&*one.mechanism, &**why)),
         _ => None,
     });
     let refused = by_reason(refused);

@@ -19,7 +19,7 @@ use rustls::{
     ClientConfig, ClientConnection, Connection, DigitallySignedStruct, ServerConfig, ServerConnection, SignatureScheme,
 };
 
-use super::token::{PROOF_LEN, Side, Token};
+use super::token::{PROOF_LEN, Token, TokenSide};
 
 /// The label of the keying material (RFC 5705).
 const LABEL: &[u8] = b"EXPORTER-estafette-peer";
@@ -91,7 +91,7 @@ pub(super) fn connect(stream: TcpStream, token: &Token, deadline: Instant) -> Re
     }
     let keying = connection.export_keying_material([0; 32], LABEL, None)?;
     let mut tls = rustls::Stream::new(&mut connection, &mut timed);
-    tls.write_all(&token.proof(Side::Coordinator, &keying)).context("proving the token")?;
+    tls.write_all(&token.proof(TokenSide::Coordinator, &keying)).context("proving the token")?;
     let mut proof = [0; PROOF_LEN];
     if let Err(error) = tls.read_exact(&mut proof) {
         if is_timeout(&error) {
@@ -99,7 +99,7 @@ pub(super) fn connect(stream: TcpStream, token: &Token, deadline: Instant) -> Re
         }
         bail!("the peer refuses the token: use the one that `estafette peer` printed or was given there");
     }
-    if !token.is_proof(&proof, Side::Peer, &keying) {
+    if !token.is_proof(&proof, TokenSide::Peer, &keying) {
         bail!("what answers there does not know the token: it is another peer, or somebody is between the two hosts");
     }
     link(connection.into(), stream, deadline)
@@ -126,11 +126,11 @@ pub(super) fn accept(
     let mut tls = rustls::Stream::new(&mut connection, &mut timed);
     let mut proof = [0; PROOF_LEN];
     tls.read_exact(&mut proof).context("it sent no token")?;
-    if !token.is_proof(&proof, Side::Coordinator, &keying) {
+    if !token.is_proof(&proof, TokenSide::Coordinator, &keying) {
         std::thread::sleep(WRONG_TOKEN_DELAY);
         bail!("it has a wrong token");
     }
-    tls.write_all(&token.proof(Side::Peer, &keying)).context("proving the token")?;
+    tls.write_all(&token.proof(TokenSide::Peer, &keying)).context("proving the token")?;
     link(connection.into(), stream, deadline)
 }
 
@@ -385,7 +385,7 @@ mod tests {
         };
         let [one, other] = [keying(), keying()];
         let token = Token::random().unwrap();
-        for side in [Side::Coordinator, Side::Peer] {
+        for side in [TokenSide::Coordinator, TokenSide::Peer] {
             assert!(token.is_proof(&token.proof(side, &one), side, &one));
             assert!(!token.is_proof(&token.proof(side, &one), side, &other));
         }

@@ -25,16 +25,16 @@ pub(super) const PROOF_LEN: usize = 32;
 
 /// A side of a session.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Side {
+pub(super) enum TokenSide {
     Coordinator,
     Peer,
 }
 
-impl Side {
+impl TokenSide {
     fn label(self) -> &'static [u8] {
         match self {
-            Side::Coordinator => b"estafette coordinator",
-            Side::Peer => b"estafette peer",
+            TokenSide::Coordinator => b"estafette coordinator",
+            TokenSide::Peer => b"estafette peer",
         }
     }
 }
@@ -93,14 +93,14 @@ impl Token {
     }
 
     /// The proof that a side knows the token. `keying` is the keying material of the TLS session.
-    pub(super) fn proof(&self, side: Side, keying: &[u8]) -> [u8; PROOF_LEN] {
+    pub(super) fn proof(&self, side: TokenSide, keying: &[u8]) -> [u8; PROOF_LEN] {
         let mut proof = [0; PROOF_LEN];
         proof.copy_from_slice(sign(&self.key(), &message(side, keying)).as_ref());
         proof
     }
 
     /// Whether this is the proof of that side. Takes the same time for any wrong one.
-    pub(super) fn is_proof(&self, proof: &[u8], side: Side, keying: &[u8]) -> bool {
+    pub(super) fn is_proof(&self, proof: &[u8], side: TokenSide, keying: &[u8]) -> bool {
         verify(&self.key(), &message(side, keying), proof).is_ok()
     }
 
@@ -109,7 +109,7 @@ impl Token {
     }
 }
 
-fn message(side: Side, keying: &[u8]) -> Vec<u8> {
+fn message(side: TokenSide, keying: &[u8]) -> Vec<u8> {
     [side.label(), &[0], keying].concat()
 }
 
@@ -120,12 +120,12 @@ mod tests {
     #[test]
     fn a_proof_is_of_one_token_one_side_and_one_session() {
         let [token, other] = [Token::random().unwrap(), Token::random().unwrap()];
-        let proof = token.proof(Side::Coordinator, b"keys");
-        assert!(token.is_proof(&proof, Side::Coordinator, b"keys"));
-        assert!(!other.is_proof(&proof, Side::Coordinator, b"keys"), "another token");
-        assert!(!token.is_proof(&proof, Side::Peer, b"keys"), "sent back");
-        assert!(!token.is_proof(&proof, Side::Coordinator, b"yeks"), "another session");
-        assert!(!token.is_proof(&proof[..31], Side::Coordinator, b"keys"), "cut off");
+        let proof = token.proof(TokenSide::Coordinator, b"keys");
+        assert!(token.is_proof(&proof, TokenSide::Coordinator, b"keys"));
+        assert!(!other.is_proof(&proof, TokenSide::Coordinator, b"keys"), "another token");
+        assert!(!token.is_proof(&proof, TokenSide::Peer, b"keys"), "sent back");
+        assert!(!token.is_proof(&proof, TokenSide::Coordinator, b"yeks"), "another session");
+        assert!(!token.is_proof(&proof[..31], TokenSide::Coordinator, b"keys"), "cut off");
     }
 
     #[test]

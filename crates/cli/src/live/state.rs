@@ -54,7 +54,7 @@ pub(super) struct TableState {
     pub(super) cell: Cell,
     /// The number of rounds with a valid instance.
     pub(super) rounds: usize,
-    pub(super) certainty: Certainty,
+    pub(super) certainty: LiveCertainty,
     /// What is known so far: `Use pipe`.
     pub(super) answer: String,
     /// The second mechanism's time relative to the first's, with its interval.
@@ -69,7 +69,7 @@ pub(super) struct TableState {
 
 /// How certain a table's answer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Certainty {
+pub(super) enum LiveCertainty {
     /// Too few rounds, or nothing to compare.
     NotKnown,
     /// Several mechanisms may be the fastest.
@@ -100,9 +100,9 @@ impl State {
 fn table(ranking: &Ranking, rounds: &BTreeMap<&Cell, BTreeSet<usize>>) -> TableState {
     let outcome = outcome(ranking);
     let certainty = match &outcome {
-        None => Certainty::NotKnown,
-        Some(outcome) if outcome.is_decided() => Certainty::Decided,
-        Some(_) => Certainty::Open,
+        None => LiveCertainty::NotKnown,
+        Some(outcome) if outcome.is_decided() => LiveCertainty::Decided,
+        Some(_) => LiveCertainty::Open,
     };
     let fallback = || match ranking.rows.first().filter(|row| row.result.is_some()) {
         Some(first) => format!("{} leads", short(first)),
@@ -148,7 +148,7 @@ mod tests {
         let mut state = State::default();
         state.update(&changed("process/pipe", 2.0), None);
         let table = &state.tables[0];
-        assert_eq!((table.rounds, table.certainty, &*table.answer), (6, Certainty::Decided, "Use unix-stream"));
+        assert_eq!((table.rounds, table.certainty, &*table.answer), (6, LiveCertainty::Decided, "Use unix-stream"));
         assert!(table.second.contains(" [") && table.control.contains(" ["), "{} {}", table.second, table.control);
         assert!(table.resolution.ends_with(" %"), "{}", table.resolution);
     }
@@ -159,7 +159,7 @@ mod tests {
         record.instances.retain(|instance| instance.round == 0);
         let mut state = State::default();
         state.update(&record, None);
-        assert_eq!((state.tables[0].rounds, state.tables[0].certainty), (1, Certainty::NotKnown));
+        assert_eq!((state.tables[0].rounds, state.tables[0].certainty), (1, LiveCertainty::NotKnown));
         assert!(state.tables[0].answer.ends_with(" leads"), "{}", state.tables[0].answer);
     }
 

@@ -8,7 +8,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, LineGauge, Paragraph, Row, Table};
 
-use super::state::{Certainty, State, Step, TableState};
+use super::state::{LiveCertainty, State, Step, TableState};
 use crate::columns::plain;
 use crate::duration;
 use crate::summary::cause_list;
@@ -100,9 +100,9 @@ fn first_shown(count: usize, height: usize, current: Option<usize>) -> usize {
 
 fn row(table: &TableState, has_control: bool, is_current: bool) -> Row<'static> {
     let answer = match table.certainty {
-        Certainty::Decided => colour(Color::Green),
-        Certainty::Open => colour(Color::Yellow),
-        Certainty::NotKnown => Style::new().add_modifier(Modifier::DIM),
+        LiveCertainty::Decided => colour(Color::Green),
+        LiveCertainty::Open => colour(Color::Yellow),
+        LiveCertainty::NotKnown => Style::new().add_modifier(Modifier::DIM),
     };
     let mut cells = vec![
         Cell::from(format!("{}{}", if is_current { "> " } else { "  " }, table.cell)),

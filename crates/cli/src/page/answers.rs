@@ -12,11 +12,11 @@ use crate::table::{best_candidate, capitalised, list, outcome, ratio, short};
 /// The answers of one scope.
 pub(super) struct Answers {
     pub(super) scope: Scope,
-    pub(super) answers: Vec<Answer>,
+    pub(super) answers: Vec<TableAnswer>,
 }
 
 /// The answers for cells that differ in one value only.
-pub(super) struct Answer {
+pub(super) struct TableAnswer {
     /// The cell, without its scope and with the name of the axis instead of the value.
     pub(super) case: String,
     pub(super) parts: Vec<Part>,
@@ -28,7 +28,7 @@ pub(super) struct Part {
     pub(super) at: String,
     /// `Use pipe`, `Not decided between a and b`.
     pub(super) words: String,
-    pub(super) certainty: Certainty,
+    pub(super) certainty: TableCertainty,
     /// The figure of the fastest, and what the next one costs.
     pub(super) more: String,
     /// The number of the first cell for which it holds.
@@ -37,7 +37,7 @@ pub(super) struct Part {
 
 /// How certain a piece of advice is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Certainty {
+pub(super) enum TableCertainty {
     /// One mechanism is the fastest.
     Decided,
     /// Several are equal within 5 %.
@@ -46,21 +46,21 @@ pub(super) enum Certainty {
     Open,
 }
 
-impl Certainty {
+impl TableCertainty {
     /// What a badge says beside the advice. Advice that is not decided says so itself.
     fn word(self) -> Option<&'static str> {
         match self {
-            Certainty::Decided => Some("decided"),
-            Certainty::Equal => Some("equal"),
-            Certainty::Open => None,
+            TableCertainty::Decided => Some("decided"),
+            TableCertainty::Equal => Some("equal"),
+            TableCertainty::Open => None,
         }
     }
 
     fn class(self) -> &'static str {
         match self {
-            Certainty::Decided => "decided",
-            Certainty::Equal => "equal",
-            Certainty::Open => "open",
+            TableCertainty::Decided => "decided",
+            TableCertainty::Equal => "equal",
+            TableCertainty::Open => "open",
         }
     }
 }
@@ -77,7 +77,7 @@ pub(super) fn answers(rankings: &[Ranking]) -> Vec<Answers> {
     Scope::ALL.into_iter().map(of_scope).filter(|answers| !answers.answers.is_empty()).collect()
 }
 
-fn answer(group: &[&Ranking], number: &dyn Fn(&Ranking) -> usize) -> Answer {
+fn answer(group: &[&Ranking], number: &dyn Fn(&Ranking) -> usize) -> TableAnswer {
     let mut group = group.to_vec();
     group.sort_by_key(|ranking| {
         let cell = &ranking.cell;
@@ -88,7 +88,7 @@ fn answer(group: &[&Ranking], number: &dyn Fn(&Ranking) -> usize) -> Answer {
     let case = axis.map_or_else(|| first.to_string(), |axis| matrix::label(first, axis));
     let case = case.split_once(" · ").map_or(&*case, |(_, rest)| rest).to_owned();
     let parts = matrix::advice(&group, axis).into_iter().map(|advice| part(&advice, axis, number));
-    Answer { case, parts: parts.collect() }
+    TableAnswer { case, parts: parts.collect() }
 }
 
 fn part(advice: &Advice<'_>, axis: Option<Axis>, number: &dyn Fn(&Ranking) -> usize) -> Part {
@@ -96,14 +96,14 @@ fn part(advice: &Advice<'_>, axis: Option<Axis>, number: &dyn Fn(&Ranking) -> us
     let ranking = advice.cells[0];
     let outcome = outcome(ranking);
     let certainty = match &outcome {
-        Some(outcome) if outcome.leaders.len() == 1 => Certainty::Decided,
-        Some(outcome) if outcome.is_decided() => Certainty::Equal,
-        _ => Certainty::Open,
+        Some(outcome) if outcome.leaders.len() == 1 => TableCertainty::Decided,
+        Some(outcome) if outcome.is_decided() => TableCertainty::Equal,
+        _ => TableCertainty::Open,
     };
     // Cells with the same advice have different figures.
     let is_single = advice.cells.len() == 1;
     let mut more = Vec::new();
-    if let Some(result) = first(ranking).filter(|_| is_single && certainty != Certainty::Open) {
+    if let Some(result) = first(ranking).filter(|_| is_single && certainty != TableCertainty::Open) {
         let bound = ranking.bound.as_ref();
         let times =
             bound.map(|bound| format!(", {} times its bound", units::three_digits(result.metric_ns / bound.ns())));
@@ -165,7 +165,7 @@ pub(super) fn html(answers: &[Answers]) -> Markup {
     }
 }
 
-fn one(answer: &Answer) -> Markup {
+fn one(answer: &TableAnswer) -> Markup {
     html! {
         p class="case" { (answer.case) }
         @for part in &answer.parts {

@@ -20,7 +20,7 @@ use crate::columns::{Left, Right, columns, plain, wrapped};
 const MIB: f64 = (1 << 20) as f64;
 
 /// A published throughput of the reference, in MiB/s.
-struct Published {
+struct PublishedRate {
     /// The message length in bytes.
     len: usize,
     /// As the reference prints it.
@@ -30,10 +30,10 @@ struct Published {
 }
 
 /// The published figures of the first pipeline.
-const PUBLISHED: [Published; 3] = [
-    Published { len: 1_000, printed: 187.0, from_its_time: 216.0 },
-    Published { len: 10_000, printed: 986.0, from_its_time: 1202.0 },
-    Published { len: 100_000, printed: 431.0, from_its_time: 476.0 },
+const PUBLISHED: [PublishedRate; 3] = [
+    PublishedRate { len: 1_000, printed: 187.0, from_its_time: 216.0 },
+    PublishedRate { len: 10_000, printed: 986.0, from_its_time: 1202.0 },
+    PublishedRate { len: 100_000, printed: 431.0, from_its_time: 476.0 },
 ];
 
 /// Returns the tables of a record; empty if no pipelines were measured.
@@ -84,7 +84,7 @@ fn table(record: &Record, ranking: &Ranking) -> String {
     let headers = ["", "messages", "ms", "MiB/s", "of the native pair", beside];
     let table = columns(&headers, &[Left, Right, Right, Right, Left, Right], &rows.collect::<Vec<_>>());
     let said = published.map_or(String::new(), |published| {
-        let Published { printed, from_its_time, .. } = published;
+        let PublishedRate { printed, from_its_time, .. } = published;
         let words =
             format!("the reference, elsewhere: {from_its_time} MiB/s by its milliseconds, {printed} as it prints it");
         wrapped("  ", &words)

@@ -11,7 +11,7 @@ use estafette_measure::units::three_digits;
 use super::words::{difference, short};
 
 /// The outcome of a cell for the candidates: the mechanisms that a program might choose.
-pub(crate) struct Outcome<'a> {
+pub(crate) struct TableOutcome<'a> {
     /// The fastest, and those that are not known to be slower: the fastest first, the others in the
     /// order of the table.
     pub(crate) leaders: Vec<&'a Row>,
@@ -26,12 +26,12 @@ pub(crate) struct Outcome<'a> {
 ///
 /// It is `None` without a noise floor, which needs a control, and if fewer than two candidates have
 /// a result.
-pub(crate) fn outcome(ranking: &Ranking) -> Option<Outcome<'_>> {
+pub(crate) fn outcome(ranking: &Ranking) -> Option<TableOutcome<'_>> {
     outcome_among(ranking, |_| true)
 }
 
 /// Returns the outcome of a cell for the mechanisms that a filter lets through.
-pub(crate) fn outcome_among(ranking: &Ranking, filter: impl Fn(&Row) -> bool) -> Option<Outcome<'_>> {
+pub(crate) fn outcome_among(ranking: &Ranking, filter: impl Fn(&Row) -> bool) -> Option<TableOutcome<'_>> {
     ranking.floor?;
     let candidates = candidates(ranking, filter);
     let best = ranking.best_of(&candidates).filter(|_| candidates.len() > 1)?;
@@ -40,7 +40,7 @@ pub(crate) fn outcome_among(ranking: &Ranking, filter: impl Fn(&Row) -> bool) ->
     let (slower, equal): (Vec<usize>, Vec<usize>) = others.partition(|at| verdict(*at) == Verdict::Slower);
     let next =
         ranking.best_of(&slower).and_then(|at| Some((&ranking.rows[at], ranking.comparison(best, at).interval?)));
-    Some(Outcome {
+    Some(TableOutcome {
         are_equivalent: equal.iter().all(|at| verdict(*at) == Verdict::Equivalent),
         leaders: iter::once(best).chain(equal).map(|at| &ranking.rows[at]).collect(),
         next,
@@ -93,7 +93,7 @@ pub(super) fn without_outcome(ranking: &Ranking) -> &'static str {
     }
 }
 
-impl Outcome<'_> {
+impl TableOutcome<'_> {
     /// Whether the fastest is known, or several that are equivalent.
     pub(crate) fn is_decided(&self) -> bool {
         self.leaders.len() == 1 || self.are_equivalent
@@ -112,7 +112,7 @@ impl Outcome<'_> {
 
 /// Names the fastest of each other ownership class, and how many times as long as the fastest of
 /// all they take. Returns no text if the leaders have several classes.
-fn other_data(ranking: &Ranking, outcome: &Outcome<'_>) -> String {
+fn other_data(ranking: &Ranking, outcome: &TableOutcome<'_>) -> String {
     let first = outcome.leaders[0].spec.ownership;
     if outcome.leaders.iter().any(|row| row.spec.ownership != first) {
         return String::new();

@@ -11,7 +11,7 @@ use super::words::{short, times, without_result};
 use crate::columns::{Left, Right, columns, display_width, terminal_width, wrapped};
 
 /// A column of the table.
-struct Column {
+struct TableColumn {
     header: String,
     alignment: CellAlignment,
     /// If the terminal is too narrow, the highest value is left out first; 0 is never left out.
@@ -26,8 +26,8 @@ pub(super) fn table(ranking: &Ranking) -> String {
     format!("{}\n{}{}", ranking.cell, wrapped("", &answer(ranking)), rows(ranking, columns))
 }
 
-fn rows(ranking: &Ranking, mut shown: Vec<Column>) -> String {
-    let cells = |column: &Column| -> Vec<String> {
+fn rows(ranking: &Ranking, mut shown: Vec<TableColumn>) -> String {
+    let cells = |column: &TableColumn| -> Vec<String> {
         ranking
             .rows
             .iter()
@@ -36,7 +36,7 @@ fn rows(ranking: &Ranking, mut shown: Vec<Column>) -> String {
     };
     // Every row has a rank and a name.
     let names: Vec<[String; 2]> = ranking.rows.iter().map(|row| [rank_label(row), labelled(short(row))]).collect();
-    let width = |column: &Column| {
+    let width = |column: &TableColumn| {
         2 + cells(column).iter().chain([&column.header]).map(|cell| display_width(cell)).max().unwrap_or(0)
     };
     let names_width = 6 + names.iter().map(|[_, name]| display_width(name)).max().unwrap_or(0);
@@ -60,9 +60,9 @@ fn rows(ranking: &Ranking, mut shown: Vec<Column>) -> String {
 }
 
 /// Returns the columns for this kind of cell.
-fn columns_of(cell: &Cell) -> Vec<Column> {
+fn columns_of(cell: &Cell) -> Vec<TableColumn> {
     let column =
-        |header: &str, alignment, optional, show| Column { header: header.to_owned(), alignment, optional, show };
+        |header: &str, alignment, optional, show| TableColumn { header: header.to_owned(), alignment, optional, show };
     let figure = |header: &str, show| column(header, Right, 0, show);
     let mut columns = Vec::new();
     let is_open_loop = cell.load != Load::Saturated;

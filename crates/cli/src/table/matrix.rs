@@ -183,7 +183,7 @@ fn answers(group: &[&Ranking], axis: Axis) -> String {
 
 /// What to use in some cells of a group.
 pub(crate) struct Advice<'a> {
-    /// As [`Outcome::words`](super::answer::Outcome::words), or why there is no outcome.
+    /// As [`TableOutcome::words`](super::answer::TableOutcome::words), or why there is no outcome.
     pub(crate) words: String,
     /// The values on the axis for which it holds. Empty in a group without an axis.
     pub(crate) values: Vec<String>,

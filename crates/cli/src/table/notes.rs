@@ -8,7 +8,7 @@ use estafette_measure::spec::{Loss, Ordering};
 use estafette_measure::stats::ModeLevel;
 use estafette_measure::{MAX_LOSS, units};
 
-use super::answer::{Outcome, list, outcome};
+use super::answer::{TableOutcome, list, outcome};
 use super::words::{difference, percent, short, times};
 use crate::columns::{columns, lines, plain, wrapped};
 use crate::remedy::with_remedy;
@@ -257,7 +257,7 @@ fn misplaced(ranking: &Ranking, value: &str) -> Option<String> {
 /// Names the mechanisms that no decided difference separates from the fastest candidate, although
 /// their rank is worse: other rows are decided to be faster.
 fn undecided_although_worse(ranking: &Ranking, value: &str) -> Option<String> {
-    let Outcome { leaders, .. } = outcome(ranking)?;
+    let TableOutcome { leaders, .. } = outcome(ranking)?;
     let number = |row: &Row| Some(row.result.as_ref()?.rank?.number);
     let (best, others) = leaders.split_first()?;
     let is_worse = |row: &&&Row| number(row) > number(best);

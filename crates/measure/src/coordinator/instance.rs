@@ -28,7 +28,7 @@ use crate::exchange::Snapshot;
 use crate::hosts::{ClockError, HostLoad, Offset, OtherHost};
 use crate::message::Faults;
 use crate::pauses::{Turn, TurnWriter};
-use crate::pipeline;
+use crate::pipeline_driver;
 use crate::protocol::{self, Assignment, Publication, Report, ToChild, ToCoordinator};
 use crate::usage::Steal;
 use crate::window::Window;
@@ -255,7 +255,9 @@ impl Instance {
     /// When the instance fails or times out. The children are killed when the instance is dropped.
     pub(super) fn serve_to_end(&mut self, setup: &Setup, interrupt: &mut Interrupt) -> Result<(), Failure> {
         let window = match setup.window {
-            _ if setup.case.pattern.is_pipeline() => pipeline::timeout(&setup.case, setup.window, setup.count_timeout),
+            _ if setup.case.pattern.is_pipeline() => {
+                pipeline_driver::timeout(&setup.case, setup.window, setup.count_timeout)
+            }
             Window::Time { .. } => Duration::from_nanos(setup.window.length_ns()),
             Window::Count { .. } => setup.count_timeout,
         };

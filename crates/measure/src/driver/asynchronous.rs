@@ -15,7 +15,7 @@ use super::send::SendLoop;
 use super::step::{Action, ActionResult, Control as _, EndError, PartyResult, Step, Waiting};
 use crate::clock::now_ns;
 use crate::exchange::EXCHANGE;
-use crate::loop_ends::Duplex;
+use crate::loop_ends::BothEnds;
 use crate::mechanism::{AsyncRx, AsyncTx};
 use crate::message::{Generator, Verifier};
 use crate::schedule::yield_now;
@@ -92,7 +92,7 @@ pub(super) async fn receive<R: AsyncRx>(mut rx: R, setup: LoopSetup) -> Result<P
 }
 
 /// Runs the requesting loop of a round trip.
-pub(super) async fn request<T: AsyncTx, R: AsyncRx>(mut ends: Duplex<T, R>, setup: LoopSetup) -> Result<PartyResult> {
+pub(super) async fn request<T: AsyncTx, R: AsyncRx>(mut ends: BothEnds<T, R>, setup: LoopSetup) -> Result<PartyResult> {
     let mut control = RequestLoop::new(setup)?;
     run!(ends, control, |action| match action {
         Action::Batch(count) => round_trips(&mut ends, &mut control.source, &mut control.verifier, count).await,
@@ -103,7 +103,7 @@ pub(super) async fn request<T: AsyncTx, R: AsyncRx>(mut ends: Duplex<T, R>, setu
 }
 
 /// Runs the replying loop of a round trip.
-pub(super) async fn reply<T: AsyncTx, R: AsyncRx>(mut ends: Duplex<T, R>, setup: LoopSetup) -> Result<PartyResult> {
+pub(super) async fn reply<T: AsyncTx, R: AsyncRx>(mut ends: BothEnds<T, R>, setup: LoopSetup) -> Result<PartyResult> {
     let mut control = ReplyLoop::new(setup);
     run!(ends, control, |action| match action {
         Action::Batch(count) => replies(&mut ends, &mut control.source, &mut control.verifier, count).await,
@@ -177,7 +177,7 @@ async fn poll_once<F: Future>(future: F, salt: u64) -> Poll<F::Output> {
 /// damaged reply.
 #[inline(always)]
 async fn round_trips<T: AsyncTx, R: AsyncRx>(
-    Duplex { tx, rx }: &mut Duplex<T, R>,
+    BothEnds { tx, rx }: &mut BothEnds<T, R>,
     source: &mut Generator,
     verifier: &mut Verifier,
     count: u64,
@@ -198,7 +198,7 @@ async fn round_trips<T: AsyncTx, R: AsyncRx>(
 /// mark.
 #[inline(always)]
 async fn replies<T: AsyncTx, R: AsyncRx>(
-    Duplex { tx, rx }: &mut Duplex<T, R>,
+    BothEnds { tx, rx }: &mut BothEnds<T, R>,
     source: &mut Generator,
     verifier: &mut Verifier,
     count: u64,

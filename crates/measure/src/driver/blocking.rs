@@ -20,7 +20,7 @@ use super::step::{Action, ActionResult, Control, EndError, PartyResult, Step, Wa
 use super::turns::TurnsLoop;
 use crate::clock::now_ns;
 use crate::exchange::EXCHANGE;
-use crate::loop_ends::{Duplex, ServerEnds};
+use crate::loop_ends::{BothEnds, ServerEnds};
 use crate::mechanism::{Rx, Tx};
 use crate::message::{Generator, Verifier};
 use crate::pattern::TURN;
@@ -87,7 +87,7 @@ pub(super) fn receive<R: Rx>(rx: R, control: ReceiveLoop) -> Result<PartyResult>
 }
 
 /// Runs the requesting loop of a round trip.
-pub(super) fn request<T: Tx, R: Rx>(ends: Duplex<T, R>, control: RequestLoop) -> Result<PartyResult> {
+pub(super) fn request<T: Tx, R: Rx>(ends: BothEnds<T, R>, control: RequestLoop) -> Result<PartyResult> {
     run(ends, control, |ends, control, action| match action {
         Action::Batch(count) => round_trips(ends, &mut control.source, &mut control.verifier, count),
         Action::Send => send_batch(&mut ends.tx, &mut control.source, 1),
@@ -97,7 +97,7 @@ pub(super) fn request<T: Tx, R: Rx>(ends: Duplex<T, R>, control: RequestLoop) ->
 }
 
 /// Runs the replying loop of a round trip.
-pub(super) fn reply<T: Tx, R: Rx>(ends: Duplex<T, R>, control: ReplyLoop) -> Result<PartyResult> {
+pub(super) fn reply<T: Tx, R: Rx>(ends: BothEnds<T, R>, control: ReplyLoop) -> Result<PartyResult> {
     run(ends, control, |ends, control, action| match action {
         Action::Batch(count) => replies(ends, &mut control.source, &mut control.verifier, count),
         Action::Send => send_batch(&mut ends.tx, &mut control.source, 1),
@@ -158,7 +158,7 @@ fn receive_batch<R: Rx>(rx: &mut R, verifier: &mut Verifier, count: u64) -> Acti
 /// damaged reply.
 #[inline(never)]
 fn round_trips<T: Tx, R: Rx>(
-    Duplex { tx, rx }: &mut Duplex<T, R>,
+    BothEnds { tx, rx }: &mut BothEnds<T, R>,
     source: &mut Generator,
     verifier: &mut Verifier,
     count: u64,
@@ -179,7 +179,7 @@ fn round_trips<T: Tx, R: Rx>(
 /// mark.
 #[inline(never)]
 fn replies<T: Tx, R: Rx>(
-    Duplex { tx, rx }: &mut Duplex<T, R>,
+    BothEnds { tx, rx }: &mut BothEnds<T, R>,
     source: &mut Generator,
     verifier: &mut Verifier,
     count: u64,

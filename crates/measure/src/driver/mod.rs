@@ -26,7 +26,7 @@ use self::send::SendLoop;
 use self::serve::ServeLoop;
 use self::step::PartyResult;
 use self::turns::TurnsLoop;
-use crate::burst::{Burst, resident};
+use crate::burst_memory::{SharedBurst, resident};
 use crate::case::{Case, Load, Role};
 pub use crate::context::Ctx;
 use crate::descriptors;
@@ -38,7 +38,7 @@ use crate::mechanism::{AsyncRx, AsyncTransport, AsyncTx, Ends, Mechanism, Rx, Tr
 use crate::memory::MemoryProbe;
 use crate::pace::Feedback;
 use crate::pattern::{LoopKind, LoopPlan};
-use crate::pipeline::{self, PipelineEnd};
+use crate::pipeline_driver::{self, PipelineEnd};
 use crate::protocol::Report;
 use crate::rendezvous::Rendezvous;
 use crate::spec::Loss;
@@ -129,7 +129,7 @@ impl Memory {
         Ok(match self {
             Memory::Working(probe) => LoopMemory { probe, burst: None },
             Memory::BeforeBurst(_) => unreachable!("it was opened"),
-            Memory::Opened(empty) => LoopMemory { probe: None, burst: Some(Burst::new(empty, resident()?)) },
+            Memory::Opened(empty) => LoopMemory { probe: None, burst: Some(SharedBurst::new(empty, resident()?)) },
         })
     }
 }
@@ -138,7 +138,7 @@ impl Memory {
 #[derive(Default)]
 struct LoopMemory {
     probe: Option<MemoryProbe>,
-    burst: Option<Burst>,
+    burst: Option<SharedBurst>,
 }
 
 /// Lets a mechanism play the roles for which the harness has no loop: a broker, or a role of a
@@ -160,7 +160,7 @@ pub(crate) fn delegate(mechanism: &dyn Mechanism, case: &Case, role: Role, ctx: 
 /// # Errors
 /// Those of the mechanism.
 fn play_pipeline(mechanism: &dyn Mechanism, case: &Case, role: Role, ctx: &mut Ctx) -> Result<Report> {
-    let messages = pipeline::messages(case, ctx.window, mechanism.pipeline_slowness(case));
+    let messages = pipeline_driver::messages(case, ctx.window, mechanism.pipeline_slowness(case));
     let ends = mechanism.pipeline(case, role, messages, &mut ctx.rendezvous)?;
     let usage = ctx.rendezvous.spent().and(&Usage::of_children());
     Ok(Report { parties: ends.into_iter().map(PipelineEnd::report).collect(), usage: Some(usage), memory: None })

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use anyhow::{Context, Result};
 
 use super::step::{EndError, PartyResult};
-use crate::burst::Burst;
+use crate::burst_memory::SharedBurst;
 use crate::case::{Case, Payload, Role};
 use crate::memory::MemoryProbe;
 use crate::message::{Generator, Verifier};
@@ -36,7 +36,7 @@ pub(super) struct InstanceSetup<'a> {
     /// Measures the memory of the child, in the same party.
     pub(super) memory: Option<MemoryProbe>,
     pub(super) lossy: bool,
-    pub(super) burst: Option<Burst>,
+    pub(super) burst: Option<SharedBurst>,
 }
 
 /// Everything a loop starts with. Each loop takes the parts that it needs.
@@ -50,7 +50,7 @@ pub(super) struct LoopSetup {
     pub(super) streams: usize,
     /// When messages are due, in an open loop.
     pub(super) schedule: Option<Schedule>,
-    pub(super) burst: Option<Burst>,
+    pub(super) burst: Option<SharedBurst>,
     pub(super) feedback: Option<Feedback>,
     pub(super) pacer: Option<Pacer>,
 }

@@ -5,7 +5,7 @@ use hdrhistogram::Histogram;
 
 use super::party::{LoopSetup, Party};
 use super::step::{Action, ActionResult, Control, PartyResult, Step, Waiting};
-use crate::burst::{BURST_POLL, Burst, BurstMemory};
+use crate::burst_memory::{BURST_POLL, BurstMemory, SharedBurst};
 use crate::latency_counts::{counts, histogram};
 use crate::message::Verifier;
 use crate::own_figures::OwnFigures;
@@ -27,7 +27,7 @@ pub(super) struct ReceiveLoop {
     pub(super) dropped: u64,
     party: Party,
     stream_end: StreamEnd,
-    phase: Phase,
+    phase: ReceivePhase,
     /// The times of an open loop's messages.
     times: Option<Times>,
     burst: Option<BurstState>,
@@ -43,7 +43,7 @@ pub(super) struct ReceiveLoop {
 
 /// What a consumer is doing.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum ReceivePhase {
     /// Waits until a burst has been sent.
     WaitingForBurst,
     Receiving,
@@ -73,7 +73,7 @@ impl Times {
 
 /// A burst, and the memory of its channel once all messages have been sent.
 struct BurstState {
-    burst: Burst,
+    burst: SharedBurst,
     memory: Option<BurstMemory>,
 }
 
@@ -143,7 +143,7 @@ impl ReceiveLoop {
             dropped: 0,
             party,
             stream_end,
-            phase: if burst.is_some() { Phase::WaitingForBurst } else { Phase::Receiving },
+            phase: if burst.is_some() { ReceivePhase::WaitingForBurst } else { ReceivePhase::Receiving },
             times,
             burst: burst.map(|burst| BurstState { burst, memory: None }),
             feedback: feedback.map(|feedback| FeedbackState { feedback, missing_at_opening: 0, missing_at_closing: 0 }),
@@ -175,7 +175,7 @@ impl ReceiveLoop {
             // Whether a producer finished is in its own report. Its end mark, perhaps with more messages, was lost.
             StreamEnd::Mark => self.end_marks_lost = self.verifier.not_ended(),
         }
-        self.phase = Phase::Over;
+        self.phase = ReceivePhase::Over;
         Ok(())
     }
 
@@ -203,7 +203,7 @@ impl ReceiveLoop {
             state.note_missing(&self.party, &self.verifier);
         }
         if self.party.gives_up(now_ns, is_progress) {
-            self.phase = Phase::Over;
+            self.phase = ReceivePhase::Over;
         }
         Ok(())
     }
@@ -238,14 +238,14 @@ impl FeedbackState {
 
 impl Control for ReceiveLoop {
     fn next(&mut self) -> Result<Step> {
-        if self.phase == Phase::WaitingForBurst {
+        if self.phase == ReceivePhase::WaitingForBurst {
             if self.burst.as_ref().is_some_and(|memory| !memory.burst.is_sent()) {
                 return Ok(Step::Wait(Waiting::About(BURST_POLL)));
             }
             self.begin()?;
-            self.phase = Phase::Receiving;
+            self.phase = ReceivePhase::Receiving;
         }
-        if self.phase == Phase::Over {
+        if self.phase == ReceivePhase::Over {
             return Ok(Step::Done);
         }
         self.before = self.verifier.received();
@@ -260,7 +260,7 @@ impl Control for ReceiveLoop {
         }
         result.or_else(|error| self.party.tolerate(error))?;
         if self.verifier.ended() {
-            self.phase = Phase::Over;
+            self.phase = ReceivePhase::Over;
             return Ok(());
         }
         let Action::Batch(count) = action else { return Ok(()) };

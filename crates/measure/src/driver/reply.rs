@@ -16,13 +16,13 @@ pub(super) struct ReplyLoop {
     pub(super) source: Generator,
     pub(super) verifier: Verifier,
     party: Party,
-    phase: Phase,
+    phase: ReplyPhase,
     /// The number of replies, without the end mark.
     sent: u64,
 }
 
 /// What a replying party is doing.
-enum Phase {
+enum ReplyPhase {
     /// Replies. The batch began after `before` replies.
     Replying {
         before: u64,
@@ -39,7 +39,7 @@ enum Phase {
 impl ReplyLoop {
     pub(super) fn new(setup: LoopSetup) -> ReplyLoop {
         let LoopSetup { party, source, verifier, .. } = setup;
-        let phase = if party.lossy { Phase::AwaitingRequest } else { Phase::Replying { before: 0 } };
+        let phase = if party.lossy { ReplyPhase::AwaitingRequest } else { ReplyPhase::Replying { before: 0 } };
         ReplyLoop { source, verifier, party, phase, sent: 0 }
     }
 
@@ -76,7 +76,7 @@ impl ReplyLoop {
         // Nobody waits for the reply to a request that comes after a later one.
         if let Some(lost) = last.filter(|_| has_received).and_then(|last| last.checked_sub(made)) {
             self.source.skip(lost);
-            self.phase = Phase::Answering;
+            self.phase = ReplyPhase::Answering;
         }
         Ok(())
     }
@@ -85,8 +85,8 @@ impl ReplyLoop {
         self.sent = made;
         self.party.meter.end(made);
         self.phase = match self.verifier.found_damage() {
-            true => Phase::Damaged,
-            false => Phase::Ending(StreamEnding::with_mark(&mut self.source, self.party.lossy)),
+            true => ReplyPhase::Damaged,
+            false => ReplyPhase::Ending(StreamEnding::with_mark(&mut self.source, self.party.lossy)),
         };
     }
 }
@@ -94,33 +94,33 @@ impl ReplyLoop {
 impl Control for ReplyLoop {
     fn next(&mut self) -> Result<Step> {
         let step = match &mut self.phase {
-            Phase::Replying { before } => {
+            ReplyPhase::Replying { before } => {
                 *before = self.source.made();
                 Step::Act(Action::Batch(self.party.meter.stride(*before)))
             }
-            Phase::AwaitingRequest => Step::Act(Action::Receive),
-            Phase::Answering => Step::Act(Action::Send),
-            Phase::Ending(ending) => ending.next(&mut self.source),
-            Phase::Damaged => Step::Done,
+            ReplyPhase::AwaitingRequest => Step::Act(Action::Receive),
+            ReplyPhase::Answering => Step::Act(Action::Send),
+            ReplyPhase::Ending(ending) => ending.next(&mut self.source),
+            ReplyPhase::Damaged => Step::Done,
         };
         Ok(step)
     }
 
     fn handle(&mut self, _: Action, result: ActionResult) -> Result<()> {
         match &mut self.phase {
-            &mut Phase::Replying { before } => self.replied(before, result),
-            Phase::AwaitingRequest => self.received(result),
-            Phase::Answering => {
-                self.phase = Phase::AwaitingRequest;
+            &mut ReplyPhase::Replying { before } => self.replied(before, result),
+            ReplyPhase::AwaitingRequest => self.received(result),
+            ReplyPhase::Answering => {
+                self.phase = ReplyPhase::AwaitingRequest;
                 result.or_else(|error| self.party.tolerate(error))
             }
-            Phase::Ending(ending) => ending.handle(result),
-            Phase::Damaged => Ok(()),
+            ReplyPhase::Ending(ending) => ending.handle(result),
+            ReplyPhase::Damaged => Ok(()),
         }
     }
 
     fn keeps_open(&self) -> bool {
-        matches!(self.phase, Phase::Damaged)
+        matches!(self.phase, ReplyPhase::Damaged)
     }
 
     fn finish(self) -> Result<PartyResult> {

@@ -23,7 +23,7 @@ pub(super) struct RequestLoop {
     pub(super) source: Generator,
     pub(super) verifier: Verifier,
     party: Party,
-    phase: Phase,
+    phase: RequestPhase,
     /// The cost of reading the clock.
     clock_ns: f64,
     /// How long round trips took.
@@ -35,7 +35,7 @@ pub(super) struct RequestLoop {
 }
 
 /// What a requesting party is doing.
-enum Phase {
+enum RequestPhase {
     /// Makes round trips. The batch began at `began_ns`, after `before` requests.
     RoundTrips {
         began_ns: u64,
@@ -60,7 +60,7 @@ enum Phase {
 impl RequestLoop {
     pub(super) fn new(setup: LoopSetup) -> Result<RequestLoop> {
         let LoopSetup { party, source, verifier, .. } = setup;
-        let phase = Phase::RoundTrips { began_ns: 0, before: 0 };
+        let phase = RequestPhase::RoundTrips { began_ns: 0, before: 0 };
         Ok(RequestLoop { source, verifier, party, phase, clock_ns: cost_ns(), times: histogram()?, batch: 1, sent: 0 })
     }
 
@@ -75,19 +75,19 @@ impl RequestLoop {
     ) -> Result<()> {
         if self.verifier.found_damage() {
             self.sent = before;
-            self.phase = Phase::Damaged;
+            self.phase = RequestPhase::Damaged;
             return Ok(());
         }
         let missing = (before + count).saturating_sub(self.source.made());
         if result.is_ok() && missing > 0 {
             self.sent = self.source.made();
-            self.phase = Phase::Unfilled(missing);
+            self.phase = RequestPhase::Unfilled(missing);
             return Ok(());
         }
         let is_replied = result.is_ok();
         result.or_else(|error| self.party.tolerate(error))?;
         if is_replied && self.party.lossy && self.is_reply_late() {
-            self.phase = Phase::LateReplies { began_ns, count };
+            self.phase = RequestPhase::LateReplies { began_ns, count };
             return Ok(());
         }
         self.note(now_ns, is_replied.then(|| (now_ns - began_ns, count)));
@@ -123,9 +123,9 @@ impl RequestLoop {
         if self.party.share.map_or_else(|| self.party.meter.closed(), |share| made >= share) {
             self.sent = made;
             self.party.meter.end(made);
-            self.phase = Phase::Ending(StreamEnding::with_mark(&mut self.source, self.party.lossy));
+            self.phase = RequestPhase::Ending(StreamEnding::with_mark(&mut self.source, self.party.lossy));
         } else {
-            self.phase = Phase::RoundTrips { began_ns: 0, before: made };
+            self.phase = RequestPhase::RoundTrips { began_ns: 0, before: made };
         }
     }
 }
@@ -133,24 +133,24 @@ impl RequestLoop {
 impl Control for RequestLoop {
     fn next(&mut self) -> Result<Step> {
         let step = match &mut self.phase {
-            Phase::RoundTrips { began_ns, before } => {
+            RequestPhase::RoundTrips { began_ns, before } => {
                 *before = self.source.made();
                 let count = self.batch.min(self.party.left(*before));
                 *began_ns = now_ns();
                 Step::Act(Action::Batch(count))
             }
-            Phase::LateReplies { .. } => Step::Act(Action::Receive),
-            Phase::Ending(ending) => match ending.next(&mut self.source) {
+            RequestPhase::LateReplies { .. } => Step::Act(Action::Receive),
+            RequestPhase::Ending(ending) => match ending.next(&mut self.source) {
                 Step::Done => {
                     EXCHANGE.requester.set(self.sent + 1, true);
-                    self.phase = Phase::LastReply;
+                    self.phase = RequestPhase::LastReply;
                     return self.next();
                 }
                 step => step,
             },
-            Phase::LastReply if self.verifier.ended() => Step::Done,
-            Phase::LastReply => Step::Act(Action::Receive),
-            Phase::Damaged | Phase::Unfilled(_) | Phase::Over => Step::Done,
+            RequestPhase::LastReply if self.verifier.ended() => Step::Done,
+            RequestPhase::LastReply => Step::Act(Action::Receive),
+            RequestPhase::Damaged | RequestPhase::Unfilled(_) | RequestPhase::Over => Step::Done,
         };
         Ok(step)
     }
@@ -158,11 +158,11 @@ impl Control for RequestLoop {
     fn handle(&mut self, action: Action, result: ActionResult) -> Result<()> {
         let now_ns = now_ns();
         match &mut self.phase {
-            &mut Phase::RoundTrips { began_ns, before } => {
+            &mut RequestPhase::RoundTrips { began_ns, before } => {
                 let Action::Batch(count) = action else { return Ok(()) };
                 self.made_round_trips(began_ns, before, count, result, now_ns)
             }
-            &mut Phase::LateReplies { began_ns, count } => {
+            &mut RequestPhase::LateReplies { began_ns, count } => {
                 let is_replied = result.is_ok();
                 result.or_else(|error| self.party.tolerate(error))?;
                 if !is_replied || !self.is_reply_late() {
@@ -170,26 +170,26 @@ impl Control for RequestLoop {
                 }
                 Ok(())
             }
-            Phase::Ending(ending) => ending.handle(result),
-            Phase::LastReply => {
+            RequestPhase::Ending(ending) => ending.handle(result),
+            RequestPhase::LastReply => {
                 if let Err(error) = result {
                     self.party.tolerate(error).context("waiting for the last reply")?;
-                    self.phase = Phase::Over;
+                    self.phase = RequestPhase::Over;
                 }
                 Ok(())
             }
-            Phase::Damaged | Phase::Unfilled(_) | Phase::Over => Ok(()),
+            RequestPhase::Damaged | RequestPhase::Unfilled(_) | RequestPhase::Over => Ok(()),
         }
     }
 
     fn keeps_open(&self) -> bool {
-        matches!(self.phase, Phase::Damaged | Phase::Unfilled(_))
+        matches!(self.phase, RequestPhase::Damaged | RequestPhase::Unfilled(_))
     }
 
     fn finish(self) -> Result<PartyResult> {
         let latency = LatencyCounts { batch: self.batch, counts: counts(&self.times)? };
         let (mut report, usage) = self.party.report_received(self.sent, self.verifier);
-        if let Phase::Unfilled(messages) = self.phase {
+        if let RequestPhase::Unfilled(messages) = self.phase {
             report.faults.damaged += messages;
             return Ok((report, usage));
         }
@@ -233,7 +233,7 @@ mod tests {
         for (at_ns, took_ns) in (1..).zip([1, 400, 400, 400, 90_000]) {
             control.source.word();
             control.note(at_ns, Some((took_ns, 1)));
-            assert!(matches!(control.phase, Phase::RoundTrips { .. }));
+            assert!(matches!(control.phase, RequestPhase::RoundTrips { .. }));
             batches.push(control.batch);
         }
         assert_eq!(batches, [1, 1, 1, 1, 2], "20 readings of the clock are 500 ns");

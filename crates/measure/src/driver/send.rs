@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use super::party::{LoopSetup, Party, stream};
 use super::step::{Action, ActionResult, Control, PartyResult, Step, Waiting};
 use super::stream_ending::{StreamEnding, without_side};
-use crate::burst::{BURST_POLL, Burst};
+use crate::burst_memory::{BURST_POLL, SharedBurst};
 use crate::message::Generator;
 use crate::pace::Pacer;
 use crate::pattern::StreamEnd;
@@ -21,15 +21,15 @@ pub(super) struct SendLoop {
     open_loop: Option<OpenLoop>,
     /// The rate of a lossy mechanism.
     pacer: Option<Pacer>,
-    burst: Option<Burst>,
+    burst: Option<SharedBurst>,
     stream_end: StreamEnd,
-    phase: Phase,
+    phase: SendPhase,
     /// The number of messages, without the end mark.
     sent: u64,
 }
 
 /// What a producer is doing.
-enum Phase {
+enum SendPhase {
     /// Sends as fast as it can, or when messages are due. The batch began after `before` messages.
     Sending { before: u64 },
     /// Sends at the rate of the pacer. This many messages are left until the next reading of the
@@ -51,7 +51,7 @@ impl SendLoop {
         let stream_end = setup.stream_end();
         let LoopSetup { party, source, schedule, burst, pacer, .. } = setup;
         let open_loop = schedule.map(|schedule| OpenLoop::new(schedule, stream(party.role)));
-        let phase = if pacer.is_some() { Phase::Paced { left: 0 } } else { Phase::Sending { before: 0 } };
+        let phase = if pacer.is_some() { SendPhase::Paced { left: 0 } } else { SendPhase::Sending { before: 0 } };
         SendLoop { source, party, open_loop, pacer, burst, stream_end, phase, sent: 0 }
     }
 
@@ -70,9 +70,9 @@ impl SendLoop {
         self.phase = match &self.burst {
             Some(burst) => {
                 burst.set_sent();
-                Phase::WaitingForConsumer
+                SendPhase::WaitingForConsumer
             }
-            None => Phase::Ending(self.ending()),
+            None => SendPhase::Ending(self.ending()),
         };
     }
 
@@ -86,7 +86,7 @@ impl SendLoop {
     /// The next step of a producer that sends as fast as it can, or when messages are due.
     fn next_batch(&mut self) -> Step {
         let before = self.source.made();
-        self.phase = Phase::Sending { before };
+        self.phase = SendPhase::Sending { before };
         let Some(open_loop) = &mut self.open_loop else {
             return Step::Act(Action::Batch(self.party.batch(before)));
         };
@@ -105,14 +105,14 @@ impl SendLoop {
 
     /// The next step of a producer that has sent its last message.
     fn next_after_last(&mut self) -> Step {
-        if let Phase::WaitingForConsumer = self.phase {
+        if let SendPhase::WaitingForConsumer = self.phase {
             if self.burst.as_ref().is_some_and(|burst| !burst.is_received()) {
                 return Step::Wait(Waiting::About(BURST_POLL));
             }
-            self.phase = Phase::Ending(self.ending());
+            self.phase = SendPhase::Ending(self.ending());
         }
         match &mut self.phase {
-            Phase::Ending(ending) => ending.next(&mut self.source),
+            SendPhase::Ending(ending) => ending.next(&mut self.source),
             _ => Step::Done,
         }
     }
@@ -123,7 +123,7 @@ impl SendLoop {
         let missing = (before + count).saturating_sub(made);
         if result.is_ok() && missing > 0 {
             self.sent = made;
-            self.phase = Phase::Unfilled(missing);
+            self.phase = SendPhase::Unfilled(missing);
             return Ok(());
         }
         if self.is_refused(&result) {
@@ -147,7 +147,7 @@ impl SendLoop {
         without_side(result).context("sending")?;
         let now_ns = self.party.meter.check_clock(self.source.made());
         if self.pacer.as_ref().is_some_and(|pacer| pacer.slice_is_over(now_ns)) {
-            self.phase = Phase::PacedFlush { now_ns };
+            self.phase = SendPhase::PacedFlush { now_ns };
         } else {
             self.continue_paced(now_ns);
         }
@@ -169,7 +169,7 @@ impl SendLoop {
     }
 
     fn continue_paced(&mut self, now_ns: u64) {
-        self.phase = Phase::Paced { left: 0 };
+        self.phase = SendPhase::Paced { left: 0 };
         if self.is_over(now_ns) {
             self.end();
         }
@@ -186,8 +186,8 @@ impl SendLoop {
 impl Control for SendLoop {
     fn next(&mut self) -> Result<Step> {
         Ok(match &mut self.phase {
-            Phase::Sending { .. } => self.next_batch(),
-            Phase::Paced { left } => {
+            SendPhase::Sending { .. } => self.next_batch(),
+            SendPhase::Paced { left } => {
                 if *left == 0 {
                     *left = self.party.batch(self.source.made());
                 }
@@ -196,42 +196,42 @@ impl Control for SendLoop {
                 }
                 Step::Act(Action::Send)
             }
-            Phase::PacedFlush { .. } => Step::Act(Action::Flush),
-            Phase::WaitingForConsumer | Phase::Ending(_) | Phase::Unfilled(_) => self.next_after_last(),
+            SendPhase::PacedFlush { .. } => Step::Act(Action::Flush),
+            SendPhase::WaitingForConsumer | SendPhase::Ending(_) | SendPhase::Unfilled(_) => self.next_after_last(),
         })
     }
 
     fn handle(&mut self, action: Action, result: ActionResult) -> Result<()> {
         match &mut self.phase {
-            Phase::Paced { left } if *left > 1 && result.is_ok() => {
+            SendPhase::Paced { left } if *left > 1 && result.is_ok() => {
                 *left -= 1;
                 Ok(())
             }
-            Phase::Paced { .. } => self.sent_paced(result),
-            &mut Phase::Sending { before } => {
+            SendPhase::Paced { .. } => self.sent_paced(result),
+            &mut SendPhase::Sending { before } => {
                 let Action::Batch(count) = action else { return Ok(()) };
                 self.sent_batch(before, count, result)
             }
-            &mut Phase::PacedFlush { now_ns } => self.flushed_paced(now_ns, result),
-            Phase::Ending(ending) => ending.handle(result),
-            Phase::WaitingForConsumer | Phase::Unfilled(_) => Ok(()),
+            &mut SendPhase::PacedFlush { now_ns } => self.flushed_paced(now_ns, result),
+            SendPhase::Ending(ending) => ending.handle(result),
+            SendPhase::WaitingForConsumer | SendPhase::Unfilled(_) => Ok(()),
         }
     }
 
     fn waited(&mut self, now_ns: Option<u64>) {
-        if let (Phase::Sending { .. }, Some(open_loop)) = (&self.phase, &mut self.open_loop) {
+        if let (SendPhase::Sending { .. }, Some(open_loop)) = (&self.phase, &mut self.open_loop) {
             open_loop.waited(now_ns);
         }
     }
 
     fn keeps_open(&self) -> bool {
-        matches!(self.phase, Phase::Unfilled(_))
+        matches!(self.phase, SendPhase::Unfilled(_))
     }
 
     fn finish(self) -> Result<PartyResult> {
         let (mut report, usage) = self.party.report_sent(self.sent);
         // Whatever arrived was not what was to be sent.
-        if let Phase::Unfilled(messages) = self.phase {
+        if let SendPhase::Unfilled(messages) = self.phase {
             report.faults.damaged += messages;
         }
         let late = self.open_loop.map_or(0, |open_loop| open_loop.late);

@@ -16,13 +16,13 @@ pub(super) struct ServeLoop {
     pub(super) sources: Vec<Generator>,
     pub(super) verifier: Verifier,
     party: Party,
-    phase: Phase,
+    phase: ServePhase,
     received: ReceivedOfEach,
 }
 
 /// What a server is doing.
 #[derive(Clone, Copy)]
-enum Phase {
+enum ServePhase {
     /// Replies. The batch began after `before` requests.
     Serving {
         before: u64,
@@ -36,7 +36,7 @@ impl ServeLoop {
     pub(super) fn new(setup: LoopSetup) -> ServeLoop {
         let sources = setup.sources();
         let LoopSetup { party, verifier, .. } = setup;
-        let phase = Phase::Serving { before: 0 };
+        let phase = ServePhase::Serving { before: 0 };
         ServeLoop { sources, verifier, party, phase, received: ReceivedOfEach::default() }
     }
 
@@ -56,28 +56,28 @@ impl ServeLoop {
 
     fn end(&mut self) {
         self.received.close(&mut self.party, &self.verifier);
-        self.phase = if self.verifier.found_damage() { Phase::Over } else { Phase::Flushing };
+        self.phase = if self.verifier.found_damage() { ServePhase::Over } else { ServePhase::Flushing };
     }
 }
 
 impl Control for ServeLoop {
     fn next(&mut self) -> Result<Step> {
         let step = match &mut self.phase {
-            Phase::Serving { before } => {
+            ServePhase::Serving { before } => {
                 *before = self.verifier.received();
                 Step::Act(Action::Batch(self.party.meter.stride(*before)))
             }
-            Phase::Flushing => Step::Act(Action::Flush),
-            Phase::Over => Step::Done,
+            ServePhase::Flushing => Step::Act(Action::Flush),
+            ServePhase::Over => Step::Done,
         };
         Ok(step)
     }
 
     fn handle(&mut self, _: Action, result: ActionResult) -> Result<()> {
         match self.phase {
-            Phase::Serving { before } => self.served(before, result),
-            Phase::Flushing | Phase::Over => {
-                self.phase = Phase::Over;
+            ServePhase::Serving { before } => self.served(before, result),
+            ServePhase::Flushing | ServePhase::Over => {
+                self.phase = ServePhase::Over;
                 without_side(result).context("flushing")
             }
         }

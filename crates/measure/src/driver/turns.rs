@@ -15,14 +15,14 @@ pub(super) struct TurnsLoop {
     /// The connection that sends next.
     pub(super) turn: usize,
     party: Party,
-    phase: Phase,
+    phase: TurnsPhase,
     /// The number of messages on all connections, without the end marks.
     sent: u64,
 }
 
 /// What a sender on several connections is doing.
 #[derive(Clone, Copy)]
-enum Phase {
+enum TurnsPhase {
     /// Sends messages.
     Sending,
     /// Sends the end mark on each connection.
@@ -33,27 +33,27 @@ enum Phase {
 impl TurnsLoop {
     pub(super) fn new(setup: LoopSetup) -> TurnsLoop {
         let sources = setup.sources();
-        TurnsLoop { sources, turn: 0, party: setup.party, phase: Phase::Sending, sent: 0 }
+        TurnsLoop { sources, turn: 0, party: setup.party, phase: TurnsPhase::Sending, sent: 0 }
     }
 }
 
 impl Control for TurnsLoop {
     fn next(&mut self) -> Result<Step> {
         Ok(match self.phase {
-            Phase::Sending => {
+            TurnsPhase::Sending => {
                 // Whole turns, except the last.
                 let whole_turns = self.party.meter.stride(self.sent).next_multiple_of(TURN);
                 Step::Act(Action::Batch(whole_turns.min(self.party.left(self.sent))))
             }
-            Phase::EndMarks => Step::Act(Action::Send),
-            Phase::Over => Step::Done,
+            TurnsPhase::EndMarks => Step::Act(Action::Send),
+            TurnsPhase::Over => Step::Done,
         })
     }
 
     fn handle(&mut self, action: Action, result: ActionResult) -> Result<()> {
         result.or_else(|error| self.party.tolerate(error))?;
         let Action::Batch(count) = action else {
-            self.phase = Phase::Over;
+            self.phase = TurnsPhase::Over;
             return Ok(());
         };
         self.sent += count;
@@ -61,7 +61,7 @@ impl Control for TurnsLoop {
         if self.party.share.map_or_else(|| self.party.meter.over(now_ns), |share| self.sent >= share) {
             self.party.meter.end(self.sent);
             self.sources.iter_mut().for_each(Generator::end);
-            self.phase = Phase::EndMarks;
+            self.phase = TurnsPhase::EndMarks;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@
 //!
 //! The measured messages do not pass through the session. The ends connect to each other directly.
 
-mod clock;
+mod clock_offset;
 mod frame;
 mod load;
 mod packet;
@@ -25,8 +25,8 @@ mod session_state;
 use std::fmt;
 use std::io::{Read, Write};
 
-pub use self::clock::ClockError;
-pub(crate) use self::clock::Offset;
+pub use self::clock_offset::ClockError;
+pub(crate) use self::clock_offset::Offset;
 pub use self::load::HostLoad;
 pub use self::packet::{Hello, refuse};
 pub use self::remote::OtherHost;

@@ -19,7 +19,7 @@ use std::net::IpAddr;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use super::clock::ClockPort;
+use super::clock_offset::ClockPort;
 use super::{HostLoad, SessionLink, frame};
 use crate::fingerprint::Fingerprint;
 use crate::limits::link::Ports;

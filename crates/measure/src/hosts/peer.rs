@@ -23,7 +23,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::clock::ClockServer;
+use super::clock_offset::ClockServer;
 use super::load::LoadWatch;
 use super::packet::{self, Ended, FromPeer, ToPeer};
 use super::{Hello, HostLoad, SessionLink, frame};

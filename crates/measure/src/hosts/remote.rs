@@ -19,7 +19,7 @@ use anyhow::{Context, Result, bail};
 use rustix::io::ioctl_fionbio;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-use super::clock::{ClockProbe, Offset};
+use super::clock_offset::{ClockProbe, Offset};
 use super::packet::{self, FromPeer, ToPeer};
 use super::peer_record::Peer;
 use super::remote_child::Child;

@@ -22,9 +22,9 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::clock::time_each;
+use super::clock_cost::time_each;
 use super::samples::Samples;
-use super::team::{self, Member};
+use super::team::{self, TeamMember};
 
 const ROUND_TRIPS: usize = 100;
 
@@ -122,7 +122,7 @@ fn round_trips(home: usize, away: usize, length: Duration) -> Result<Samples> {
     let Line(ball) = &Line::default();
     // Relaxed on failure: no other data is read then, and the exchange is repeated.
     let take_turn = |turn| ball.compare_exchange(turn, turn + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-    let partner = Member::new(away, move |stop| {
+    let partner = TeamMember::new(away, move |stop| {
         let mut turn = 1;
         while stop.spin(|| take_turn(turn)) {
             turn += 2;

@@ -31,8 +31,8 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::cache_line::Line;
-use super::samples::{Samples, Window};
-use super::team::{self, Member};
+use super::samples::{SampleWindow, Samples};
+use super::team::{self, TeamMember};
 use crate::clock::now_ns;
 
 /// The measured sizes of messages in bytes.
@@ -133,7 +133,7 @@ fn cross_core(home: usize, away: usize, size: usize, length: Duration) -> Result
 
     // The writer has the odd turns and the reader the even ones, so the lock is never contended.
     // Locking only fails if the other thread has panicked, which the team reports.
-    let writer = Member::new(away, |stop| {
+    let writer = TeamMember::new(away, |stop| {
         let mut next = 1;
         while stop.spin_until(turn, next) {
             let Ok(mut slab) = shared.lock() else { break };
@@ -148,7 +148,7 @@ fn cross_core(home: usize, away: usize, size: usize, length: Duration) -> Result
         let mut to = Placed::destination(size);
         let to = to.bytes();
         let mut samples: Vec<Samples> = slabs.iter().map(|_| Samples::default()).collect();
-        let (window, mut next) = (Window::open(length), 1);
+        let (window, mut next) = (SampleWindow::open(length), 1);
         while !window.over(samples[slabs.len() - 1].len()) {
             turn.store(next, Ordering::Release);
             if !stop.spin_until(turn, next + 1) {

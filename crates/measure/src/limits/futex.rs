@@ -39,8 +39,8 @@ use rustix::process::setpriority_process;
 use rustix::thread::futex::{self, Flags};
 use serde::{Deserialize, Serialize};
 
-use super::samples::{Samples, Window};
-use super::team::{self, Member, Stop};
+use super::samples::{SampleWindow, Samples};
+use super::team::{self, StopFlag, TeamMember};
 use crate::clock::now_ns;
 
 const LOWEST_PRIORITY: i32 = 19;
@@ -85,10 +85,10 @@ pub(super) fn measure(home: usize, away: Option<usize>, length: Duration) -> Res
 }
 
 fn wakes(home: usize, away: usize, busy: bool, length: Duration) -> Result<FutexWake> {
-    let shared = &Shared::default();
-    let (callee_end, caller_end) = (End(shared), End(shared));
-    let callee = Member::new(away, move |_| {
-        let End(shared) = &callee_end;
+    let shared = &SharedWords::default();
+    let (callee_end, caller_end) = (EndGuard(shared), EndGuard(shared));
+    let callee = TeamMember::new(away, move |_| {
+        let EndGuard(shared) = &callee_end;
         while let Some(slept) = shared.sleep_until(CALLED) {
             shared.woken_ns.store(now_ns(), Ordering::Relaxed);
             shared.slept.store(slept, Ordering::Relaxed);
@@ -98,11 +98,11 @@ fn wakes(home: usize, away: usize, busy: bool, length: Duration) -> Result<Futex
     });
     let mut members = vec![callee];
     if busy {
-        members.extend([home, away].map(|cpu| Member::new(cpu, keep_busy)));
+        members.extend([home, away].map(|cpu| TeamMember::new(cpu, keep_busy)));
     }
     let (wakes, round_trips, fastest_ns) = team::run(home, members, move |_| {
-        let End(shared) = &caller_end;
-        let window = Window::open(length);
+        let EndGuard(shared) = &caller_end;
+        let window = SampleWindow::open(length);
         let (mut wakes, mut round_trips) = (Samples::default(), Samples::default());
         let mut fastest_ns = f64::INFINITY;
         while !window.over(wakes.len()) {
@@ -141,7 +141,7 @@ const ENDED: u32 = 2;
 /// and the data.
 #[repr(align(128))]
 #[derive(Default)]
-struct Shared {
+struct SharedWords {
     /// The futex: [`ANSWERED`], [`CALLED`] or [`ENDED`]. Its Release and Acquire operations order
     /// the accesses to the other two fields.
     turn: AtomicU32,
@@ -151,7 +151,7 @@ struct Shared {
     slept: AtomicBool,
 }
 
-impl Shared {
+impl SharedWords {
     /// Passes the turn and wakes the other thread. Does nothing if that thread has left.
     fn pass(&self, from: u32, to: u32) -> Result<()> {
         // Release pairs with the Acquire in `sleep_until`. A plain store could overwrite `ENDED`.
@@ -179,9 +179,9 @@ impl Shared {
 
 /// Owned by each of the two threads. When it is dropped, for any reason, the other thread is woken
 /// for the last time.
-struct End<'a>(&'a Shared);
+struct EndGuard<'a>(&'a SharedWords);
 
-impl Drop for End<'_> {
+impl Drop for EndGuard<'_> {
     fn drop(&mut self) {
         self.0.turn.store(ENDED, Ordering::Release);
         // An error is ignored: it can only occur if the kernel has no futexes.
@@ -190,7 +190,7 @@ impl Drop for End<'_> {
 }
 
 /// Keeps its core busy with the lowest priority.
-fn keep_busy(stop: &Stop) -> Result<()> {
+fn keep_busy(stop: &StopFlag) -> Result<()> {
     // On Linux this only sets the priority of the calling thread.
     setpriority_process(None, LOWEST_PRIORITY).context("cannot lower a thread's priority")?;
     while !stop.raised() {}
@@ -212,17 +212,17 @@ mod tests {
 
     #[test]
     fn sleep_until_returns_at_once_if_it_is_the_turn() {
-        let shared = Shared::default();
+        let shared = SharedWords::default();
         shared.pass(ANSWERED, CALLED).unwrap();
         assert_eq!(shared.sleep_until(CALLED), Some(false));
     }
 
     #[test]
     fn dropping_an_end_wakes_the_sleeper_and_is_final() {
-        let shared = &Shared::default();
+        let shared = &SharedWords::default();
         std::thread::scope(|scope| {
             let sleeper = scope.spawn(|| shared.sleep_until(CALLED));
-            drop(End(shared));
+            drop(EndGuard(shared));
             assert_eq!(sleeper.join().unwrap(), None);
         });
         shared.pass(ANSWERED, CALLED).unwrap();

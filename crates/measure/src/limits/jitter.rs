@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result};
 use rustix::thread::{ClockId, NanosleepRelativeResult, Timespec, clock_nanosleep_relative, set_current_timer_slack};
 use serde::{Deserialize, Serialize};
 
-use super::samples::{Samples, Window, nanos};
+use super::samples::{SampleWindow, Samples, nanos};
 use super::team;
 use crate::clock::now_ns;
 
@@ -54,7 +54,7 @@ pub(super) fn timer(cpu: usize, length: Duration) -> Result<TimerJitter> {
     team::run(cpu, [], |_| {
         set_current_timer_slack(NonZeroU64::new(1)).context("cannot set the timer slack")?;
         let request = Timespec { tv_sec: 0, tv_nsec: SLEEP_NS as i64 };
-        let window = Window::open(length);
+        let window = SampleWindow::open(length);
         let mut oversleeps = Samples::default();
         while !window.over(oversleeps.len()) {
             let start = now_ns();

@@ -22,7 +22,7 @@ use rustix::param::page_size;
 use rustix::thread::{disable_transparent_huge_pages, gettid, transparent_huge_pages_are_disabled};
 use serde::{Deserialize, Serialize};
 
-use super::clock::time_each;
+use super::clock_cost::time_each;
 use super::samples::Samples;
 use super::team;
 

@@ -13,7 +13,7 @@
 //! compared with limits of the same run.
 
 mod cache_line;
-mod clock;
+mod clock_cost;
 mod copy;
 mod cpus;
 mod futex;
@@ -30,7 +30,7 @@ use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
 pub use cache_line::{CacheLine, line_round_trip_ns, steady};
-pub use clock::Clock;
+pub use clock_cost::Clock;
 pub use copy::CopyBandwidth;
 pub use cpus::{available_cpus, ends, listed, pin_to};
 pub use futex::{Futex, FutexWake};
@@ -93,7 +93,7 @@ pub fn measure(cpus: &[usize], budget: Duration, progress: Progress<'_>) -> Resu
     let mut read_line = || line.take(share(8)).context("measuring the cache line");
 
     progress("clock")?;
-    let clock = clock::measure(home, share(50)).context("measuring the clock")?;
+    let clock = clock_cost::measure(home, share(50)).context("measuring the clock")?;
     progress("kernel")?;
     let kernel = kernel::measure(home, share(50)).context("measuring the kernel")?;
     let mut copy = Vec::with_capacity(copy::SIZES.len());

@@ -1,6 +1,6 @@
 //! Samples: how long a quantity is measured, and which statistics are reported.
 //!
-//! A quantity gets a [`Window`] of the budget and is measured in batches. Each batch is much
+//! A quantity gets a [`SampleWindow`] of the budget and is measured in batches. Each batch is much
 //! shorter than the scheduler's time slice of some milliseconds, so that most batches are not
 //! interrupted even on a shared machine. The median of the batches is reported. Unlike a mean, it
 //! is not affected by batches that were preempted; unlike a minimum, it is not a single lucky
@@ -21,7 +21,7 @@ const GRACE: Duration = Duration::from_millis(500);
 const GRACE_FOR_ONE: Duration = Duration::from_secs(10);
 
 /// The time in which one quantity is measured.
-pub(super) struct Window {
+pub(super) struct SampleWindow {
     end_ns: u64,
     /// The end if there are fewer than [`LEAST_BATCHES`].
     last_ns: u64,
@@ -29,7 +29,7 @@ pub(super) struct Window {
     last_without_ns: u64,
 }
 
-impl Window {
+impl SampleWindow {
     /// A window of this length that opens now.
     pub(super) fn open(length: Duration) -> Self {
         let end_ns = now_ns().saturating_add(nanos(length));
@@ -66,7 +66,7 @@ impl From<Vec<f64>> for Samples {
 impl Samples {
     /// Runs batches for `length`, or until a batch returns `None` because its team has ended.
     pub(super) fn take(length: Duration, mut batch: impl FnMut() -> Option<f64>) -> Self {
-        let window = Window::open(length);
+        let window = SampleWindow::open(length);
         let mut samples = Self::default();
         while !window.over(samples.len()) {
             let Some(figure) = batch() else { break };
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_window_without_a_sample_lasts_longer() {
         let now = now_ns();
-        let window = Window { end_ns: now, last_ns: now, last_without_ns: u64::MAX };
+        let window = SampleWindow { end_ns: now, last_ns: now, last_without_ns: u64::MAX };
         assert_eq!([0, 1, LEAST_BATCHES].map(|samples| window.over(samples)), [false, true, true]);
     }
 

@@ -1,7 +1,7 @@
 //! A team: pinned threads that measure one quantity together, and end together.
 //!
 //! A measurement across cores waits for a partner, often by spinning. To avoid a hang, the end of
-//! any member (its return, its failure to pin itself, its panic) raises the team's [`Stop`], and
+//! any member (its return, its failure to pin itself, its panic) raises the team's [`StopFlag`], and
 //! every spinning wait checks it. A sleeping thread cannot check it. The thread that ends must wake
 //! it; see `futex`.
 
@@ -12,14 +12,14 @@ use anyhow::{Context as _, Result, anyhow};
 
 use super::cpus::pin_to;
 
-/// How many times a spinning member checks its word before it checks [`Stop`].
+/// How many times a spinning member checks its word before it checks [`StopFlag`].
 const LOOKS_PER_STOP: u32 = 256;
 
 /// A flag that the first member that ends raises. The others then end too.
 #[derive(Default)]
-pub(super) struct Stop(AtomicBool);
+pub(super) struct StopFlag(AtomicBool);
 
-impl Stop {
+impl StopFlag {
     /// Whether some member has ended.
     pub(super) fn raised(&self) -> bool {
         // Relaxed: the flag publishes no data. A member's results are read after its join.
@@ -47,8 +47,8 @@ impl Stop {
     }
 }
 
-/// Raises [`Stop`] when it is dropped, also during unwinding.
-struct RaiseOnDrop<'a>(&'a Stop);
+/// Raises [`StopFlag`] when it is dropped, also during unwinding.
+struct RaiseOnDrop<'a>(&'a StopFlag);
 
 impl Drop for RaiseOnDrop<'_> {
     fn drop(&mut self) {
@@ -56,16 +56,16 @@ impl Drop for RaiseOnDrop<'_> {
     }
 }
 
-type Work<'a> = Box<dyn FnOnce(&Stop) -> Result<()> + Send + 'a>;
+type Work<'a> = Box<dyn FnOnce(&StopFlag) -> Result<()> + Send + 'a>;
 
-/// A thread that works beside the leader until [`Stop`] is raised.
-pub(super) struct Member<'a> {
+/// A thread that works beside the leader until [`StopFlag`] is raised.
+pub(super) struct TeamMember<'a> {
     cpu: usize,
     work: Work<'a>,
 }
 
-impl<'a> Member<'a> {
-    pub(super) fn new(cpu: usize, work: impl FnOnce(&Stop) -> Result<()> + Send + 'a) -> Self {
+impl<'a> TeamMember<'a> {
+    pub(super) fn new(cpu: usize, work: impl FnOnce(&StopFlag) -> Result<()> + Send + 'a) -> Self {
         Self { cpu, work: Box::new(work) }
     }
 }
@@ -79,17 +79,17 @@ impl<'a> Member<'a> {
 /// comes first.
 pub(super) fn run<'a, T: Send>(
     cpu: usize,
-    members: impl IntoIterator<Item = Member<'a>>,
-    lead: impl FnOnce(&Stop) -> Result<T> + Send,
+    members: impl IntoIterator<Item = TeamMember<'a>>,
+    lead: impl FnOnce(&StopFlag) -> Result<T> + Send,
 ) -> Result<T> {
-    let stop = Stop::default();
+    let stop = StopFlag::default();
     thread::scope(|scope| {
         // If a later thread cannot be started, this ends the earlier ones, for which the scope
         // waits.
         let _raise = RaiseOnDrop(&stop);
         let members = members
             .into_iter()
-            .map(|Member { cpu, work }| Ok((cpu, start(scope, cpu, &stop, work)?)))
+            .map(|TeamMember { cpu, work }| Ok((cpu, start(scope, cpu, &stop, work)?)))
             .collect::<Result<Vec<_>>>()?;
         let result = join(cpu, start(scope, cpu, &stop, lead)?);
         for (cpu, member) in members {
@@ -102,8 +102,8 @@ pub(super) fn run<'a, T: Send>(
 fn start<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     cpu: usize,
-    stop: &'scope Stop,
-    work: impl FnOnce(&Stop) -> Result<T> + Send + 'scope,
+    stop: &'scope StopFlag,
+    work: impl FnOnce(&StopFlag) -> Result<T> + Send + 'scope,
 ) -> Result<ScopedJoinHandle<'scope, Result<T>>> {
     let pinned = move || {
         let _raise = RaiseOnDrop(stop);
@@ -129,7 +129,7 @@ mod tests {
     use crate::limits::available_cpus;
 
     /// Waits until the team ends. Yields, because it may share its CPU with the leader.
-    fn wait_for_stop(stop: &Stop) -> Result<()> {
+    fn wait_for_stop(stop: &StopFlag) -> Result<()> {
         while !stop.raised() {
             thread::yield_now();
         }
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn each_thread_runs_on_its_cpu_and_the_leader_ends_the_team() {
         let (home, away) = two_cpus();
-        let member = Member::new(away, |stop| {
+        let member = TeamMember::new(away, |stop| {
             assert_eq!(available_cpus(), [away]);
             wait_for_stop(stop)
         });
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn a_member_that_panics_ends_the_leader() {
         let (home, away) = two_cpus();
-        let member = Member::new(away, |_| panic!("on purpose"));
+        let member = TeamMember::new(away, |_| panic!("on purpose"));
         let error = run(home, [member], wait_for_stop).unwrap_err();
         assert!(error.to_string().contains("panicked"), "{error}");
     }
@@ -162,19 +162,19 @@ mod tests {
     #[test]
     fn a_leader_that_panics_ends_its_members() {
         let (home, away) = two_cpus();
-        let lead = |_: &Stop| -> Result<()> { panic!("on purpose") };
-        let error = run(home, [Member::new(away, wait_for_stop)], lead).unwrap_err();
+        let lead = |_: &StopFlag| -> Result<()> { panic!("on purpose") };
+        let error = run(home, [TeamMember::new(away, wait_for_stop)], lead).unwrap_err();
         assert!(error.to_string().contains("panicked"), "{error}");
     }
 
     #[test]
     fn the_error_of_a_member_that_fails_or_cannot_be_pinned_is_returned() {
         let (home, away) = two_cpus();
-        let failing = Member::new(away, |_| bail!("on purpose"));
+        let failing = TeamMember::new(away, |_| bail!("on purpose"));
         let error = run(home, [failing], wait_for_stop).unwrap_err();
         assert_eq!(error.to_string(), "on purpose");
 
-        let nowhere = Member::new(usize::MAX, wait_for_stop);
+        let nowhere = TeamMember::new(usize::MAX, wait_for_stop);
         let error = run(home, [nowhere], wait_for_stop).unwrap_err();
         assert!(error.to_string().contains("cannot pin"), "{error}");
     }
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn spin_until_ends_with_its_word_or_with_the_team() {
         let word = AtomicU64::new(7);
-        let stop = Stop::default();
+        let stop = StopFlag::default();
         assert!(stop.spin_until(&word, 7));
         drop(RaiseOnDrop(&stop));
         assert!(!stop.spin_until(&word, 8));

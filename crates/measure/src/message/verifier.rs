@@ -92,7 +92,7 @@ fn sum_of_squares(n: u64) -> u64 {
 
 /// What this consumer has received from one producer.
 #[derive(Debug)]
-struct Stream {
+struct ReceivedStream {
     /// The sequence number after the highest received.
     next: u64,
     received: u64,
@@ -123,7 +123,7 @@ pub struct Verifier {
     first: usize,
     /// The number of producers that have ended. Producers below `first` are included.
     ended: usize,
-    streams: Vec<Stream>,
+    streams: Vec<ReceivedStream>,
     faults: Faults,
     /// Whether shared bodies are read and compared.
     reads_shared_bodies: bool,
@@ -137,7 +137,7 @@ impl Verifier {
     /// A verifier for the messages of `producers` producers. Messages have `len` bytes. The seed
     /// must be the one of their [`Generator`](super::Generator)s.
     pub fn new(seed: u64, producers: usize, len: usize) -> Verifier {
-        let stream = || Stream { next: 0, received: 0, announced: None, digest: 0, gaps: VecDeque::new() };
+        let stream = || ReceivedStream { next: 0, received: 0, announced: None, digest: 0, gaps: VecDeque::new() };
         Verifier {
             expected: 0,
             seed,
@@ -475,7 +475,7 @@ impl Verifier {
     }
 }
 
-impl Stream {
+impl ReceivedStream {
     /// Removes a sequence number from the gap that contains it. Returns `false` if no gap does.
     fn close_gap(&mut self, sequence: u64) -> bool {
         let Some(index) = self.gaps.iter().position(|&(from, to)| (from..to).contains(&sequence)) else { return false };

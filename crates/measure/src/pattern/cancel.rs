@@ -7,9 +7,9 @@ use crate::own_figures::{OwnFigures, OwnResult};
 use crate::refusal::{Inadmissible, RefusalKind};
 use crate::spec::{self, Runtime, Spec};
 
-pub(super) struct Cancel;
+pub(super) struct DroppedReceives;
 
-impl Rules for Cancel {
+impl Rules for DroppedReceives {
     fn result(&self) -> &'static str {
         "a message of a stream with dropped receives takes"
     }

@@ -1,12 +1,12 @@
-//! One thread serializes each message to bytes and deserializes it again; see [`crate::codec`].
+//! One thread serializes each message to bytes and deserializes it again; see [`crate::codec_driver`].
 
 use super::rules::{Layout, Rules, TableKind};
 use crate::bound::{Bound, Cost, Costs};
 use crate::own_figures::{OwnFigures, OwnResult};
 
-pub(super) struct Codec;
+pub(super) struct EncodeDecode;
 
-impl Rules for Codec {
+impl Rules for EncodeDecode {
     fn result(&self) -> &'static str {
         "a message encoded and decoded takes"
     }

@@ -42,12 +42,12 @@ impl Pattern {
             Pattern::Writers => &writers::Writers,
             Pattern::Connections => &connections::Connections,
             Pattern::Mpmc => &mpmc::Mpmc,
-            Pattern::Cancel => &cancel::Cancel,
+            Pattern::Cancel => &cancel::DroppedReceives,
             Pattern::Burst => &burst::Burst,
             Pattern::Duplex => &duplex::Duplex,
             Pattern::RequestReply => &request_reply::RequestReply,
             Pattern::PubSub => &pub_sub::PubSub,
-            Pattern::Codec => &codec::Codec,
+            Pattern::Codec => &codec::EncodeDecode,
             Pattern::SameThread => &same_thread::SameThread,
             Pattern::SendReceive => &pipeline::SEND_RECEIVE,
             Pattern::SendChecksum => &pipeline::SEND_CHECKSUM,
@@ -104,7 +104,7 @@ impl Pattern {
     }
 
     /// Whether it is a pipeline: its functions make, check, count and time the messages themselves;
-    /// see [`crate::pipeline`]. They wait in their own way, on cores that the scheduler chooses.
+    /// see [`crate::pipeline_driver`]. They wait in their own way, on cores that the scheduler chooses.
     pub fn is_pipeline(self) -> bool {
         self.rules().layout() == Layout::Pipeline
     }

@@ -1,5 +1,5 @@
 //! Pipelines: a sender sends a number of messages through functions to its receivers; see
-//! [`crate::pipeline`].
+//! [`crate::pipeline_driver`].
 
 use super::rules::{Layout, ResultParty, Rules};
 use crate::bound::{Bound, Cost, Costs};

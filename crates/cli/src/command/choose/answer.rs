@@ -98,7 +98,7 @@ pub(super) struct Candidate {
 }
 
 /// What is advised.
-struct Advice {
+struct ChoiceAdvice {
     words: String,
     best: Vec<String>,
     certainty: Certainty,
@@ -115,11 +115,11 @@ impl Answer {
             question.concerns(&row.spec) && !is_excluded
         };
         let mut fit: Vec<&Row> = ranking.rows.iter().filter(|row| is_fit(row) && row.result.is_some()).collect();
-        let Advice { words, best, certainty } = match &*fit {
+        let ChoiceAdvice { words, best, certainty } = match &*fit {
             [] => without_candidate(&excluded, cell),
             [one] => {
                 let words = format!("Use {}: only this one meets the needs.", short(one));
-                Advice { words, best: vec![one.spec.name.clone()], certainty: Certainty::OnlyOne }
+                ChoiceAdvice { words, best: vec![one.spec.name.clone()], certainty: Certainty::OnlyOne }
             }
             _ => among(ranking, is_fit),
         };
@@ -245,7 +245,7 @@ impl Answer {
 }
 
 /// The advice of a cell without a mechanism that meets the needs and has a result.
-fn without_candidate(excluded: &[Excluded], cell: &Cell) -> Advice {
+fn without_candidate(excluded: &[Excluded], cell: &Cell) -> ChoiceAdvice {
     let has_failed = excluded.iter().any(|one| !matches!(one.why, Why::Need(_)));
     let (words, certainty) = match has_failed {
         true => {
@@ -254,7 +254,7 @@ fn without_candidate(excluded: &[Excluded], cell: &Cell) -> Advice {
         }
         false => (String::from("No mechanism meets the needs."), Certainty::Nothing),
     };
-    Advice { words, best: Vec::new(), certainty }
+    ChoiceAdvice { words, best: Vec::new(), certainty }
 }
 
 /// What to do about too few valid results.
@@ -268,11 +268,11 @@ fn remedy(cell: &Cell) -> &'static str {
 }
 
 /// The advice of a cell on several mechanisms that meet the needs.
-fn among(ranking: &Ranking, is_fit: impl Fn(&Row) -> bool) -> Advice {
+fn among(ranking: &Ranking, is_fit: impl Fn(&Row) -> bool) -> ChoiceAdvice {
     let name = |row: &&Row| row.spec.name.clone();
     let Some(outcome) = outcome_among(ranking, is_fit) else {
         let words = format!("Not decided: fewer than 6 valid rounds of the control. {}", remedy(&ranking.cell));
-        return Advice { words, best: Vec::new(), certainty: Certainty::Undecided };
+        return ChoiceAdvice { words, best: Vec::new(), certainty: Certainty::Undecided };
     };
     let certainty = match (outcome.leaders.len(), outcome.are_equivalent) {
         (1, _) => Certainty::Decided,
@@ -284,7 +284,7 @@ fn among(ranking: &Ranking, is_fit: impl Fn(&Row) -> bool) -> Advice {
     if let Some((next, interval)) = &outcome.next {
         words.push_str(&format!(" The next, {}, takes {} times as long.", short(next), ratio(interval)));
     }
-    Advice { words, best: outcome.leaders.iter().map(name).collect(), certainty }
+    ChoiceAdvice { words, best: outcome.leaders.iter().map(name).collect(), certainty }
 }
 
 impl Candidate {

@@ -153,7 +153,7 @@ fn runs(path: &Path) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Verdict::{Note, Ok as Fine, Warning};
+    use super::super::finding::FindingVerdict::{Note, Ok as Fine, Warning};
     use super::*;
 
     #[test]

@@ -89,7 +89,7 @@ fn namespaces(ours: Option<&str>, children: Option<&str>, first: Option<&str>) -
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Verdict::{Note, Ok, Warning};
+    use super::super::finding::FindingVerdict::{Note, Ok, Warning};
     use super::*;
 
     #[test]

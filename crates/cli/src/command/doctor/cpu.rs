@@ -245,7 +245,7 @@ fn kernel(release: &str, version: Option<&str>) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Verdict::{Note, Ok, Warning};
+    use super::super::finding::FindingVerdict::{Note, Ok, Warning};
     use super::*;
 
     #[test]

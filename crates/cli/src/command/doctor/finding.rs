@@ -5,7 +5,7 @@ use serde::Serialize;
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Verdict {
+pub(super) enum FindingVerdict {
     /// As it should be.
     Ok,
     /// Affects the figures: good to know, rarely necessary to change.
@@ -18,7 +18,7 @@ pub(super) enum Verdict {
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct Finding {
     pub(super) what: &'static str,
-    pub(super) verdict: Verdict,
+    pub(super) verdict: FindingVerdict,
     pub(super) found: String,
     /// What to do, or what to consider.
     pub(super) remedy: Option<String>,
@@ -26,14 +26,14 @@ pub(super) struct Finding {
 
 impl Finding {
     pub(super) fn ok(what: &'static str, found: impl Into<String>) -> Finding {
-        Finding { what, verdict: Verdict::Ok, found: found.into(), remedy: None }
+        Finding { what, verdict: FindingVerdict::Ok, found: found.into(), remedy: None }
     }
 
     pub(super) fn note(what: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Finding {
-        Finding { what, verdict: Verdict::Note, found: found.into(), remedy: Some(remedy.into()) }
+        Finding { what, verdict: FindingVerdict::Note, found: found.into(), remedy: Some(remedy.into()) }
     }
 
     pub(super) fn warning(what: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Finding {
-        Finding { what, verdict: Verdict::Warning, found: found.into(), remedy: Some(remedy.into()) }
+        Finding { what, verdict: FindingVerdict::Warning, found: found.into(), remedy: Some(remedy.into()) }
     }
 }

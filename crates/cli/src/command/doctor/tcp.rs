@@ -24,12 +24,12 @@ fn congestion_control(name: &str) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::Verdict;
+    use super::super::finding::FindingVerdict;
     use super::*;
 
     #[test]
     fn what_paces_packets_is_noted() {
-        assert_eq!(congestion_control("cubic").verdict, Verdict::Ok);
-        assert_eq!(congestion_control("bbr").verdict, Verdict::Note);
+        assert_eq!(congestion_control("cubic").verdict, FindingVerdict::Ok);
+        assert_eq!(congestion_control("bbr").verdict, FindingVerdict::Note);
     }
 }

@@ -13,7 +13,7 @@ use crate::terminal::{print, print_json, report_to_stderr};
 
 /// The JSON output.
 #[derive(Serialize)]
-struct Printed<'a> {
+struct PrintedCheck<'a> {
     /// Whether the pipeline can run.
     good: bool,
     diagnostics: &'a [Diagnostic],
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &FlowCheck) -> Result<Exit> {
         None => Vec::new(),
     };
     if args.json {
-        print_json(&Printed {
+        print_json(&PrintedCheck {
             good: pipeline.is_some(),
             diagnostics: &diagnostics,
             crossings: &crossings,

@@ -11,7 +11,7 @@ use estafette_flow::{Ended, Inspector, MetricsServer, Options, Remote, Summary, 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::screen::{Screen, install_log};
+use super::screen::{FlowScreen, install_log};
 use super::view;
 use crate::args::FlowRun;
 use crate::exit::Exit;
@@ -22,7 +22,7 @@ const WATCH: Duration = Duration::from_millis(500);
 
 /// Runs `flow run`.
 pub(crate) fn run(args: &FlowRun) -> Result<Exit> {
-    let screen = Arc::new(Screen::new());
+    let screen = Arc::new(FlowScreen::new());
     install_log(args.log, args.verbose, &screen);
     let inspector = Inspector;
     let host = args.host.as_deref().map_or(CheckedHost::Alone, CheckedHost::Named);
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &FlowRun) -> Result<Exit> {
         let remote = remote.clone();
         thread::Builder::new().name("watch".into()).spawn(move || watch(modules, &remote))?;
     }
-    let view = (screen.is_terminal() && !args.no_view).then(|| view::Live::start(&screen, remote));
+    let view = (screen.is_terminal() && !args.no_view).then(|| view::FlowView::start(&screen, remote));
     let summary = supervisor.run();
     drop((view, metrics));
     let summary = summary?;

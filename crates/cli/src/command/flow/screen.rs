@@ -11,7 +11,7 @@ use crate::args::LogFormat;
 
 /// Stderr and the text that is drawn at its end.
 #[derive(Debug)]
-pub(crate) struct Screen {
+pub(crate) struct FlowScreen {
     is_terminal: bool,
     drawn: Mutex<String>,
 }
@@ -19,9 +19,9 @@ pub(crate) struct Screen {
 /// Moves up a line and clears it.
 const ERASE_LINE: &str = "\x1b[1A\x1b[2K";
 
-impl Screen {
-    pub(crate) fn new() -> Screen {
-        Screen { is_terminal: io::stderr().is_terminal(), drawn: Mutex::new(String::new()) }
+impl FlowScreen {
+    pub(crate) fn new() -> FlowScreen {
+        FlowScreen { is_terminal: io::stderr().is_terminal(), drawn: Mutex::new(String::new()) }
     }
 
     /// Returns whether stderr is a terminal.
@@ -52,7 +52,7 @@ fn erase(drawn: &str) -> String {
 }
 
 /// A writer for a log line.
-pub(crate) struct Line<'a>(&'a Screen);
+pub(crate) struct Line<'a>(&'a FlowScreen);
 
 impl Write for Line<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -67,7 +67,7 @@ impl Write for Line<'_> {
 }
 
 /// The log's access to the screen.
-struct Log(Arc<Screen>);
+struct Log(Arc<FlowScreen>);
 
 impl<'a> MakeWriter<'a> for Log {
     type Writer = Line<'a>;
@@ -78,7 +78,7 @@ impl<'a> MakeWriter<'a> for Log {
 }
 
 /// Installs a log that writes to the screen. `RUST_LOG` selects what is logged.
-pub(crate) fn install_log(format: LogFormat, is_verbose: bool, screen: &Arc<Screen>) {
+pub(crate) fn install_log(format: LogFormat, is_verbose: bool, screen: &Arc<FlowScreen>) {
     // What the client of the NATS server logs, the pipeline's own lines say in its terms.
     let default = if is_verbose { "info,async_nats=warn,estafette_flow=debug" } else { "info,async_nats=warn" };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));

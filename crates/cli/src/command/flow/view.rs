@@ -9,20 +9,20 @@ use estafette_flow::status::{EdgeStatus, FunctionStatus, PhaseStatus, Status};
 use estafette_flow::{Ended, Remote, Summary};
 use estafette_measure::units;
 
-use super::screen::Screen;
+use super::screen::FlowScreen;
 use crate::columns::{Left, Right, columns};
 
 /// How often the live view is drawn.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// The live view, drawn until it is dropped.
-pub(crate) struct Live {
+pub(crate) struct FlowView {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Live {
-    pub(crate) fn start(screen: &Arc<Screen>, remote: Remote) -> Live {
+impl FlowView {
+    pub(crate) fn start(screen: &Arc<FlowScreen>, remote: Remote) -> FlowView {
         let (stop, stopped) = channel();
         let screen = Arc::clone(screen);
         let run = move || {
@@ -35,11 +35,11 @@ impl Live {
             screen.draw("");
         };
         let thread = thread::Builder::new().name("view".into()).spawn(run).ok();
-        Live { stop: Some(stop), thread }
+        FlowView { stop: Some(stop), thread }
     }
 }
 
-impl Drop for Live {
+impl Drop for FlowView {
     fn drop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {

@@ -13,7 +13,7 @@ use std::path::Path;
 use estafette_measure::record::{InstanceRecord, Outcome as Measured, Record};
 use estafette_measure::variant::BASE;
 
-use super::judgement::Outcome;
+use super::judgement::GateOutcome;
 use super::rerun::{ROUNDS, judgement};
 
 /// How much slower than before `gate` allows a case to become, as in the documented workflow.
@@ -34,7 +34,7 @@ fn error_rates_of_real_rounds() {
     assert!(cases.len() >= 50, "{} cases", cases.len());
 
     let mut random = fastrand::Rng::with_seed(1);
-    let is_alarm = |_: &usize| judgement(&draw(&record, &mut random), ALLOW).outcome == Outcome::Slower;
+    let is_alarm = |_: &usize| judgement(&draw(&record, &mut random), ALLOW).outcome == GateOutcome::Slower;
     let alarms = (0..DRAWS).filter(is_alarm).count();
     println!("unchanged: {alarms} of {DRAWS} runs of {DRAWN_ROUNDS} rounds and {} cases raise an alarm", cases.len());
 
@@ -73,7 +73,7 @@ fn is_found(record: &Record, entrant: usize) -> bool {
     let case = &record.entrants[entrant].case;
     let judged = judgement(&slowed(record.clone(), entrant), ALLOW);
     judged.cases.iter().any(|judged| {
-        judged.outcome == Outcome::Slower && judged.mechanism == case.mechanism && judged.cell == case.cell
+        judged.outcome == GateOutcome::Slower && judged.mechanism == case.mechanism && judged.cell == case.cell
     })
 }
 

@@ -2,7 +2,7 @@
 
 use estafette_measure::units;
 
-use super::judgement::{Judged, Judgement, Outcome};
+use super::judgement::{GateOutcome, Judged, Judgement};
 use crate::columns::{Left, Right, columns, plain, wrapped};
 use crate::comparison::words::{figure, percent};
 
@@ -44,20 +44,22 @@ pub(super) fn markdown(judgement: &Judgement) -> String {
 /// Returns the judgement as JUnit XML, which most systems for continuous integration read. An
 /// undecided case is skipped; any other that is not fine is a failure.
 pub(super) fn junit(judgement: &Judgement) -> String {
-    let undecided = judgement.count(Outcome::Undecided);
+    let undecided = judgement.count(GateOutcome::Undecided);
     let mut text = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n<testsuite name=\"estafette gate\" tests=\"{}\" \
          failures=\"{}\" skipped=\"{undecided}\">\n",
         judgement.cases.len(),
-        judgement.cases.len() - judgement.count(Outcome::Fine) - undecided
+        judgement.cases.len() - judgement.count(GateOutcome::Fine) - undecided
     );
     for case in &judgement.cases {
         let [mechanism, base, new, change, outcome] = row(case);
         let message = escaped_xml(&format!("{outcome}. Base {base}, new {new}, time per message {change}"));
         let result = match case.outcome {
-            Outcome::Fine => String::new(),
-            Outcome::Undecided => format!("<skipped message=\"{message}\"/>"),
-            Outcome::Slower | Outcome::Failed | Outcome::Broken => format!("<failure message=\"{message}\"/>"),
+            GateOutcome::Fine => String::new(),
+            GateOutcome::Undecided => format!("<skipped message=\"{message}\"/>"),
+            GateOutcome::Slower | GateOutcome::Failed | GateOutcome::Broken => {
+                format!("<failure message=\"{message}\"/>")
+            }
         };
         let (class, name) = (escaped_xml(&mechanism), escaped_xml(&case.cell.to_string()));
         text.push_str(&format!("<testcase classname=\"{class}\" name=\"{name}\">{result}</testcase>\n"));
@@ -84,15 +86,19 @@ fn row(case: &Judged) -> [String; 5] {
 fn summary(judgement: &Judgement) -> String {
     let count = |outcome| judgement.count(outcome);
     let verdict = match judgement.outcome {
-        Outcome::Fine => "Passed.",
-        Outcome::Undecided => {
+        GateOutcome::Fine => "Passed.",
+        GateOutcome::Undecided => {
             "Cannot tell; each undecided case has its reason. Against noise, measure more rounds, while nothing else runs."
         }
-        Outcome::Slower => "Failed.",
-        Outcome::Failed => "Failed: instances of the new record failed.",
-        Outcome::Broken => "Failed: a mechanism lost, reordered, duplicated or damaged messages.",
+        GateOutcome::Slower => "Failed.",
+        GateOutcome::Failed => "Failed: instances of the new record failed.",
+        GateOutcome::Broken => "Failed: a mechanism lost, reordered, duplicated or damaged messages.",
     };
-    let others = [(Outcome::Undecided, "undecided"), (Outcome::Failed, "failed"), (Outcome::Broken, "broke a promise")];
+    let others = [
+        (GateOutcome::Undecided, "undecided"),
+        (GateOutcome::Failed, "failed"),
+        (GateOutcome::Broken, "broke a promise"),
+    ];
     let others: String = others
         .iter()
         .filter(|(outcome, _)| count(*outcome) > 0)
@@ -104,9 +110,9 @@ fn summary(judgement: &Judgement) -> String {
     format!(
         "{verdict} Of {} cases, {} are slower by more than {} % and {} are fine{others}.{median}{}",
         judgement.cases.len(),
-        count(Outcome::Slower),
+        count(GateOutcome::Slower),
         units::three_digits(judgement.allow * 100.0),
-        count(Outcome::Fine),
+        count(GateOutcome::Fine),
         drift(judgement)
     )
 }

@@ -33,7 +33,7 @@ use crate::comparison::{Compared, Comparison, loss};
 /// What is said of a case, and of all together. The gravest is the greatest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Outcome {
+pub(super) enum GateOutcome {
     Fine,
     Undecided,
     Slower,
@@ -41,14 +41,14 @@ pub(super) enum Outcome {
     Broken,
 }
 
-impl std::fmt::Display for Outcome {
+impl std::fmt::Display for GateOutcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(match self {
-            Outcome::Fine => "fine",
-            Outcome::Undecided => "undecided",
-            Outcome::Slower => "slower",
-            Outcome::Failed => "failed",
-            Outcome::Broken => "broken promise",
+            GateOutcome::Fine => "fine",
+            GateOutcome::Undecided => "undecided",
+            GateOutcome::Slower => "slower",
+            GateOutcome::Failed => "failed",
+            GateOutcome::Broken => "broken promise",
         })
     }
 }
@@ -56,7 +56,7 @@ impl std::fmt::Display for Outcome {
 /// The judgement on all cases.
 #[derive(Debug, Serialize)]
 pub(super) struct Judgement {
-    pub(super) outcome: Outcome,
+    pub(super) outcome: GateOutcome,
     /// How much longer a message may take, as a fraction: 0.05 is 5 %.
     pub(super) allow: f64,
     /// The median over the cases of how much longer a message takes, as a ln ratio. The drift is
@@ -76,7 +76,7 @@ pub(super) struct Judgement {
 /// A case and its judgement.
 #[derive(Debug, Serialize)]
 pub(super) struct Judged {
-    pub(super) outcome: Outcome,
+    pub(super) outcome: GateOutcome,
     pub(super) mechanism: String,
     pub(super) cell: Cell,
     /// Nanoseconds per message or round trip: the median of the valid instances.
@@ -121,7 +121,7 @@ impl Judgement {
     }
 
     /// The number of cases with this outcome.
-    pub(super) fn count(&self, outcome: Outcome) -> usize {
+    pub(super) fn count(&self, outcome: GateOutcome) -> usize {
         self.cases.iter().filter(|case| case.outcome == outcome).count()
     }
 }
@@ -131,13 +131,13 @@ pub(super) fn judgement_of(mut cases: Vec<Judged>, allow: f64) -> Judgement {
     // A slower case without a change lost too many messages.
     let slowness = |case: &Judged| match (&case.change, case.outcome) {
         (Some(change), _) => change.estimate,
-        (None, Outcome::Slower) => f64::INFINITY,
+        (None, GateOutcome::Slower) => f64::INFINITY,
         (None, _) => 0.0,
     };
     cases.sort_by(|a, b| b.outcome.cmp(&a.outcome).then(slowness(b).total_cmp(&slowness(a))));
     let changes: Vec<f64> = cases.iter().filter_map(|case| Some(case.change.as_ref()?.estimate)).collect();
     Judgement {
-        outcome: cases.iter().map(|case| case.outcome).max().unwrap_or(Outcome::Undecided),
+        outcome: cases.iter().map(|case| case.outcome).max().unwrap_or(GateOutcome::Undecided),
         allow,
         median_change: median(&changes),
         drift: None,
@@ -179,27 +179,31 @@ pub(super) fn judge(case: &Compared, is_slower: bool, allowed: f64) -> Judged {
         (None, _) if let Some(share) = case.b_lost => {
             let is_alike = case.a_lost.is_some_and(|before| share < loss::LEAST_RATIO * before);
             let outcome = match (is_slower, is_alike) {
-                (true, _) => Outcome::Slower,
-                (false, true) => Outcome::Fine,
-                (false, false) => Outcome::Undecided,
+                (true, _) => GateOutcome::Slower,
+                (false, true) => GateOutcome::Fine,
+                (false, false) => GateOutcome::Undecided,
             };
             (outcome, lost("it", share))
         }
-        (None, _) if let (Some(share), Some(_)) = (case.a_lost, case.b_ns) => (Outcome::Fine, lost("the base", share)),
-        _ if is_slower => (Outcome::Slower, None),
-        (None, _) if case.clock_error.is_none() => {
-            (Outcome::Undecided, Some(String::from("a time is not longer than the error of the clocks")))
+        (None, _) if let (Some(share), Some(_)) = (case.a_lost, case.b_ns) => {
+            (GateOutcome::Fine, lost("the base", share))
         }
-        (Some(change), Some(_)) if change.high <= allowed => (Outcome::Fine, None),
-        (None, _) => (Outcome::Undecided, Some(String::from("too few valid instances"))),
-        (_, None) => (Outcome::Undecided, Some(String::from("noise unknown: it takes 6 valid rounds of the control"))),
+        _ if is_slower => (GateOutcome::Slower, None),
+        (None, _) if case.clock_error.is_none() => {
+            (GateOutcome::Undecided, Some(String::from("a time is not longer than the error of the clocks")))
+        }
+        (Some(change), Some(_)) if change.high <= allowed => (GateOutcome::Fine, None),
+        (None, _) => (GateOutcome::Undecided, Some(String::from("too few valid instances"))),
+        (_, None) => {
+            (GateOutcome::Undecided, Some(String::from("noise unknown: it takes 6 valid rounds of the control")))
+        }
         (Some(change), Some(floor)) if change.low > allowed.max(floor) => {
-            (Outcome::Undecided, Some(String::from("slower by itself, not proven among so many cases")))
+            (GateOutcome::Undecided, Some(String::from("slower by itself, not proven among so many cases")))
         }
         (Some(change), Some(floor)) if change.low > allowed => {
-            (Outcome::Undecided, Some(format!("within the noise floor of {} %", percent(floor))))
+            (GateOutcome::Undecided, Some(format!("within the noise floor of {} %", percent(floor))))
         }
-        (Some(_), Some(_)) => (Outcome::Undecided, Some(String::from("too noisy"))),
+        (Some(_), Some(_)) => (GateOutcome::Undecided, Some(String::from("too noisy"))),
     };
     Judged {
         outcome,
@@ -212,7 +216,7 @@ pub(super) fn judge(case: &Compared, is_slower: bool, allowed: f64) -> Judged {
     }
 }
 
-fn without_figures(case: &Case, outcome: Outcome, why: &str) -> Judged {
+fn without_figures(case: &Case, outcome: GateOutcome, why: &str) -> Judged {
     Judged {
         outcome,
         mechanism: case.mechanism.clone(),
@@ -225,7 +229,7 @@ fn without_figures(case: &Case, outcome: Outcome, why: &str) -> Judged {
 }
 
 /// The cases that broke a promise in the new record, or failed there more often than in the base.
-pub(super) struct Problems(BTreeMap<Case, (Outcome, String)>);
+pub(super) struct Problems(BTreeMap<Case, (GateOutcome, String)>);
 
 impl Problems {
     pub(super) fn of(base: &Record, new: &Record) -> Problems {
@@ -234,7 +238,7 @@ impl Problems {
             let before = failures_before.get(&case).map_or(0, |(count, _)| *count);
             if count > before {
                 let why = format!("{count} instance(s) failed, {before} in the base: {why}");
-                problems.insert(case.clone(), (Outcome::Failed, why));
+                problems.insert(case.clone(), (GateOutcome::Failed, why));
             }
         }
         for instance in &new.instances {
@@ -242,7 +246,7 @@ impl Problems {
                 && let Some(breach) = &figures.breach
             {
                 let case = new.entrants[instance.entrant].case.clone();
-                problems.insert(case, (Outcome::Broken, breach.to_string()));
+                problems.insert(case, (GateOutcome::Broken, breach.to_string()));
             }
         }
         Problems(problems)
@@ -277,7 +281,7 @@ fn missing(base: &Record, comparison: &Comparison) -> Vec<Judged> {
     let cases = base.entrants.iter().filter(|entrant| !entrant.control).map(|entrant| &entrant.case);
     cases
         .filter(|case| !is_reference(case) && !compared.contains(&(&*case.mechanism, &case.cell)))
-        .map(|case| without_figures(case, Outcome::Undecided, "not in the new record"))
+        .map(|case| without_figures(case, GateOutcome::Undecided, "not in the new record"))
         .collect()
 }
 
@@ -295,7 +299,7 @@ mod tests {
     #[test]
     fn what_did_not_change_is_fine() {
         let judgement = Judgement::of(&record(), &record(), 0.05).unwrap();
-        assert_eq!(judgement.outcome, Outcome::Fine, "{judgement:?}");
+        assert_eq!(judgement.outcome, GateOutcome::Fine, "{judgement:?}");
         assert_eq!(judgement.cases.len(), 4, "the reference ring is not judged");
         assert!(judgement.median_change.is_some_and(|change| change.abs() < 0.01));
     }
@@ -303,18 +307,18 @@ mod tests {
     #[test]
     fn a_slower_case_fails_the_gate_and_stands_first() {
         let judgement = Judgement::of(&record(), &changed("process/pipe", 1.3), 0.05).unwrap();
-        assert_eq!(judgement.outcome, Outcome::Slower);
+        assert_eq!(judgement.outcome, GateOutcome::Slower);
         assert_eq!(judgement.cases[0].mechanism, "process/pipe");
         assert!(judgement.cases[0].change.is_some_and(|change| change.estimate > 0.25), "{judgement:?}");
-        assert_eq!(judgement.count(Outcome::Slower), 2, "{judgement:?}");
-        assert_eq!(outcome_of(&judgement, "process/unix-stream").outcome, Outcome::Fine);
+        assert_eq!(judgement.count(GateOutcome::Slower), 2, "{judgement:?}");
+        assert_eq!(outcome_of(&judgement, "process/unix-stream").outcome, GateOutcome::Fine);
     }
 
     #[test]
     fn a_faster_case_and_a_loss_that_is_allowed_are_fine() {
         for (factor, allow) in [(0.7, 0.05), (1.3, 0.5)] {
             let judgement = Judgement::of(&record(), &changed("process/pipe", factor), allow).unwrap();
-            assert_eq!(judgement.outcome, Outcome::Fine, "{judgement:?}");
+            assert_eq!(judgement.outcome, GateOutcome::Fine, "{judgement:?}");
         }
     }
 
@@ -329,7 +333,7 @@ mod tests {
             }
         }
         let judgement = Judgement::of(&record(), &slow, 0.05).unwrap();
-        assert_eq!(judgement.count(Outcome::Slower), 0, "{judgement:?}");
+        assert_eq!(judgement.count(GateOutcome::Slower), 0, "{judgement:?}");
     }
 
     #[test]
@@ -339,7 +343,7 @@ mod tests {
         new.entrants[gone].case.mechanism = String::from("process/fifo");
         new.mechanisms.push(estafette_measure::Spec::new("process/fifo"));
         let judgement = Judgement::of(&record(), &new, 0.05).unwrap();
-        assert_eq!(judgement.outcome, Outcome::Undecided);
+        assert_eq!(judgement.outcome, GateOutcome::Undecided);
         assert_eq!(judgement.cases[0].why.as_deref(), Some("not in the new record"));
     }
 
@@ -356,7 +360,7 @@ mod tests {
             *outcome = record::Outcome::Failed { why: String::from("hung"), kind: None };
         };
         let judgement = spoiled(&fail, "process/unix-stream");
-        assert_eq!(judgement.outcome, Outcome::Failed);
+        assert_eq!(judgement.outcome, GateOutcome::Failed);
         assert!(judgement.cases[0].why.as_ref().is_some_and(|why| why.ends_with("hung")), "{judgement:?}");
         let breach = |outcome: &mut record::Outcome| {
             let record::Outcome::Measured(figures) = outcome else { unreachable!() };
@@ -364,24 +368,27 @@ mod tests {
         };
         // Also of the reference ring, which is not judged otherwise.
         let judgement = spoiled(&breach, "process/reference-ring");
-        assert_eq!((judgement.outcome, &*judgement.cases[0].mechanism), (Outcome::Broken, "process/reference-ring"));
+        assert_eq!(
+            (judgement.outcome, &*judgement.cases[0].mechanism),
+            (GateOutcome::Broken, "process/reference-ring")
+        );
     }
 
     #[test]
     fn a_mechanism_that_begins_to_lose_too_much_fails_the_gate() {
         let judgement = Judgement::of(&open_loop(0), &open_loop(30), 0.05).unwrap();
-        assert_eq!(judgement.outcome, Outcome::Slower);
+        assert_eq!(judgement.outcome, GateOutcome::Slower);
         let why = judgement.cases[0].why.as_ref().unwrap();
         assert!(why.contains("lost ") && why.contains("99th percentile"), "{why}");
         let judgement = Judgement::of(&open_loop(30), &open_loop(0), 0.05).unwrap();
         let pipe = outcome_of(&judgement, "process/pipe");
-        assert_eq!(pipe.outcome, Outcome::Fine, "{judgement:?}");
+        assert_eq!(pipe.outcome, GateOutcome::Fine, "{judgement:?}");
         assert!(pipe.why.as_ref().is_some_and(|why| why.starts_with("the base lost ")), "{pipe:?}");
         // 1.2 % is too much, but not clearly more than 0.9 %.
         let judgement = Judgement::of(&open_loop(9), &open_loop(12), 0.05).unwrap();
-        assert_eq!(outcome_of(&judgement, "process/pipe").outcome, Outcome::Undecided, "{judgement:?}");
+        assert_eq!(outcome_of(&judgement, "process/pipe").outcome, GateOutcome::Undecided, "{judgement:?}");
         // If it always did, only a clear rise counts.
-        for (new, expected) in [(30, Outcome::Fine), (50, Outcome::Fine), (600, Outcome::Slower)] {
+        for (new, expected) in [(30, GateOutcome::Fine), (50, GateOutcome::Fine), (600, GateOutcome::Slower)] {
             let judgement = Judgement::of(&open_loop(30), &open_loop(new), 0.05).unwrap();
             assert_eq!(outcome_of(&judgement, "process/pipe").outcome, expected, "{judgement:?}");
         }
@@ -396,6 +403,6 @@ mod tests {
             record
         };
         let judgement = Judgement::of(&without(record()), &without(changed("process/pipe", 1.3)), 0.05).unwrap();
-        assert_eq!(judgement.outcome, Outcome::Undecided, "{judgement:?}");
+        assert_eq!(judgement.outcome, GateOutcome::Undecided, "{judgement:?}");
     }
 }

@@ -249,7 +249,7 @@ mod tests {
     use estafette_measure::case::Case;
     use estafette_measure::spec::Spec;
 
-    use super::super::judgement::Outcome as Verdict;
+    use super::super::judgement::GateOutcome as Verdict;
     use super::*;
     use crate::comparison::tests::{changed, record};
 

@@ -91,7 +91,7 @@ pub(super) struct Change {
 }
 
 /// The records of a lineage, and the cases that they have in common.
-struct Group<'a> {
+struct LineageGroup<'a> {
     loaded: Vec<&'a Loaded>,
     common: BTreeSet<&'a Case>,
 }
@@ -99,7 +99,7 @@ struct Group<'a> {
 /// Sorts records, which are in the order of time, into lineages. The one with the newest run is the
 /// first.
 pub(super) fn lineages(loaded: &[Loaded], names: &[Glob]) -> Result<Vec<Lineage>> {
-    let mut groups: Vec<Group<'_>> = Vec::new();
+    let mut groups: Vec<LineageGroup<'_>> = Vec::new();
     for one in loaded {
         let cases = cases(&one.record, names);
         if cases.is_empty() {
@@ -110,12 +110,12 @@ pub(super) fn lineages(loaded: &[Loaded], names: &[Glob]) -> Result<Vec<Lineage>
                 group.common.retain(|case| cases.contains(case));
                 group.loaded.push(one);
             }
-            None => groups.push(Group { loaded: vec![one], common: cases }),
+            None => groups.push(LineageGroup { loaded: vec![one], common: cases }),
         }
     }
     groups.sort_by(|a, b| b.newest().record.started.cmp(&a.newest().record.started));
-    let newest = groups.first().map(Group::newest);
-    let differs = |group: &Group<'_>| match newest {
+    let newest = groups.first().map(LineageGroup::newest);
+    let differs = |group: &LineageGroup<'_>| match newest {
         Some(newest) if !std::ptr::eq(newest, group.newest()) => {
             let differences = differences(&newest.record, &group.newest().record);
             if differences.is_empty() { vec![String::from("too few cases in common")] } else { differences }
@@ -135,7 +135,7 @@ fn cases<'a>(record: &'a Record, names: &[Glob]) -> BTreeSet<&'a Case> {
     entrants.map(|entrant| &entrant.case).filter(|case| is_wanted(case)).collect()
 }
 
-impl<'a> Group<'a> {
+impl<'a> LineageGroup<'a> {
     /// Whether a record is of the same machine and plan: it can be compared, and has at least half
     /// of the common cases.
     fn continues_with(&self, record: &Record, cases: &BTreeSet<&'a Case>) -> bool {
@@ -149,11 +149,11 @@ impl<'a> Group<'a> {
 }
 
 impl Lineage {
-    fn of(group: &Group<'_>, differs: Vec<String>, names: &[Glob]) -> Result<Lineage> {
+    fn of(group: &LineageGroup<'_>, differs: Vec<String>, names: &[Glob]) -> Result<Lineage> {
         let rankings: Vec<Vec<Ranking>> = group.loaded.iter().map(|one| rank(&one.record)).collect();
         let newest = rankings.last().map_or(&[][..], Vec::as_slice);
         let shown = group.common.iter().filter(|case| !names.is_empty() || is_first(case, newest));
-        let (steps, since_first) = (Step::all(group)?, Step::since_first(group)?);
+        let (steps, since_first) = (LineageStep::all(group)?, LineageStep::since_first(group)?);
         let cases = shown.map(|case| CaseHistory::of(case, &rankings, &steps, since_first.as_ref()));
         let mut notes: Vec<String> = Vec::new();
         for (number, step) in (2..).zip(&steps) {
@@ -181,7 +181,7 @@ fn is_first(case: &Case, rankings: &[Ranking]) -> bool {
 }
 
 /// The tables in which no mechanism that was fastest before is among the fastest of the next run.
-fn new_firsts(group: &Group<'_>, rankings: &[Vec<Ranking>], number: usize) -> Vec<String> {
+fn new_firsts(group: &LineageGroup<'_>, rankings: &[Vec<Ranking>], number: usize) -> Vec<String> {
     let leaders = |ranking: &Ranking| -> Option<Vec<String>> {
         Some(outcome(ranking)?.leaders.iter().map(|row| row.spec.name.clone()).collect())
     };
@@ -203,24 +203,24 @@ fn new_firsts(group: &Group<'_>, rankings: &[Vec<Ranking>], number: usize) -> Ve
 }
 
 /// The comparison of a run with an earlier one.
-struct Step(Comparison);
+struct LineageStep(Comparison);
 
-impl Step {
+impl LineageStep {
     /// The comparison of each run with the one before.
-    fn all(group: &Group<'_>) -> Result<Vec<Step>> {
-        group.loaded.windows(2).map(|pair| Step::of(pair[0], pair[1])).collect()
+    fn all(group: &LineageGroup<'_>) -> Result<Vec<LineageStep>> {
+        group.loaded.windows(2).map(|pair| LineageStep::of(pair[0], pair[1])).collect()
     }
 
     /// The comparison of the last run with the first, if there are several.
-    fn since_first(group: &Group<'_>) -> Result<Option<Step>> {
+    fn since_first(group: &LineageGroup<'_>) -> Result<Option<LineageStep>> {
         match &*group.loaded {
-            [first, .., last] => Step::of(first, last).map(Some),
+            [first, .., last] => LineageStep::of(first, last).map(Some),
             _ => Ok(None),
         }
     }
 
-    fn of(before: &Loaded, after: &Loaded) -> Result<Step> {
-        Ok(Step(Comparison::of(&before.record, &after.record, ["the run before", "this one"])?))
+    fn of(before: &Loaded, after: &Loaded) -> Result<LineageStep> {
+        Ok(LineageStep(Comparison::of(&before.record, &after.record, ["the run before", "this one"])?))
     }
 
     /// The change of a case. `None` if it is an anchor, whose change is the machine's.
@@ -265,7 +265,12 @@ impl Step {
 }
 
 impl CaseHistory {
-    fn of(case: &Case, rankings: &[Vec<Ranking>], steps: &[Step], since_first: Option<&Step>) -> CaseHistory {
+    fn of(
+        case: &Case,
+        rankings: &[Vec<Ranking>],
+        steps: &[LineageStep],
+        since_first: Option<&LineageStep>,
+    ) -> CaseHistory {
         let Case { mechanism, cell } = case;
         let ns = |rankings: &[Ranking]| {
             let ranking = rankings.iter().find(|ranking| ranking.cell == *cell)?;

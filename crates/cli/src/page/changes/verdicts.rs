@@ -15,16 +15,16 @@ use crate::table::capitalised;
 const MAX_LISTED: usize = 12;
 
 /// The first sentence, and what differs if nothing is compared.
-pub(super) struct Answer {
+pub(super) struct ChangesAnswer {
     pub(super) sentence: String,
     pub(super) differences: Vec<String>,
 }
 
 /// Says what changed, or why nothing is compared.
-pub(super) fn answer(comparison: &Result<Comparison, Incomparable>) -> Answer {
+pub(super) fn answer(comparison: &Result<Comparison, Incomparable>) -> ChangesAnswer {
     match comparison {
-        Ok(comparison) => Answer { sentence: counts(comparison), differences: Vec::new() },
-        Err(Incomparable::Machines(differences)) => Answer {
+        Ok(comparison) => ChangesAnswer { sentence: counts(comparison), differences: Vec::new() },
+        Err(Incomparable::Machines(differences)) => ChangesAnswer {
             sentence: String::from(
                 "The two records come from different machines, or from one that was set up differently. Nothing is \
                  compared: run both on one machine. What differs, A / B:",
@@ -33,7 +33,7 @@ pub(super) fn answer(comparison: &Result<Comparison, Incomparable>) -> Answer {
         },
         Err(other) => {
             let sentence = format!("Nothing is compared: {other}.");
-            Answer { sentence, differences: Vec::new() }
+            ChangesAnswer { sentence, differences: Vec::new() }
         }
     }
 }

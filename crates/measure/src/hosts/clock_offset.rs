@@ -89,19 +89,19 @@ pub(crate) struct Offset {
 
 /// The interval that contains the offset, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-struct Interval {
+struct OffsetRange {
     least: i64,
     most: i64,
 }
 
-impl Interval {
-    const EVERYTHING: Interval = Interval { least: i64::MIN, most: i64::MAX };
+impl OffsetRange {
+    const EVERYTHING: OffsetRange = OffsetRange { least: i64::MIN, most: i64::MAX };
 
     /// The part of the interval in which the offset can be after this reply. All times are below
     /// [`MAX_TIME`].
-    fn after_reply(self, sent_ns: u64, theirs_ns: u64, received_ns: u64) -> Interval {
+    fn after_reply(self, sent_ns: u64, theirs_ns: u64, received_ns: u64) -> OffsetRange {
         let since = |ours_ns: u64| theirs_ns as i64 - ours_ns as i64;
-        Interval { least: self.least.max(since(received_ns)), most: self.most.min(since(sent_ns)) }
+        OffsetRange { least: self.least.max(since(received_ns)), most: self.most.min(since(sent_ns)) }
     }
 
     /// # Errors
@@ -233,16 +233,16 @@ impl ClockProbe {
             Ok(_) => Some(interval),
             Err(_) => self.sample(&mut is_cancelled)?,
         };
-        let Some(offset) = interval.map(Interval::offset).transpose()? else { return Ok(None) };
+        let Some(offset) = interval.map(OffsetRange::offset).transpose()? else { return Ok(None) };
         self.good_error_ns = offset.error_ns.min(self.good_error_ns + self.good_error_ns / 10);
         Ok(Some(offset))
     }
 
     /// Exchanges packets. `None` if it is cancelled.
-    fn sample(&mut self, is_cancelled: &mut impl FnMut() -> bool) -> Result<Option<Interval>> {
-        let (mut interval, mut replies, mut fastest) = (Interval::EVERYTHING, 0, self.first_timeout / 4);
+    fn sample(&mut self, is_cancelled: &mut impl FnMut() -> bool) -> Result<Option<OffsetRange>> {
+        let (mut interval, mut replies, mut fastest) = (OffsetRange::EVERYTHING, 0, self.first_timeout / 4);
         let (started, good_ns) = (Instant::now(), 2 * self.good_error_ns);
-        let is_enough = |replies: u32, interval: Interval, elapsed: Duration| {
+        let is_enough = |replies: u32, interval: OffsetRange, elapsed: Duration| {
             let is_good = interval.length() / 2 <= good_ns;
             elapsed >= MAX_LENGTH || replies >= LEAST && elapsed >= if is_good { LENGTH } else { PATIENCE }
         };
@@ -263,21 +263,21 @@ impl ClockProbe {
     }
 
     /// Makes one round trip. `None` if no possible reply came in time.
-    fn ask(&mut self, timeout: Duration) -> Result<Option<Reply>> {
+    fn ask(&mut self, timeout: Duration) -> Result<Option<ClockReply>> {
         self.sequence += 1;
         let (key, sequence) = (self.key, self.sequence);
         let sent_ns = now_ns();
         exchange(&self.socket, &write(key, sequence, 0), timeout, |reply| {
             let received_ns = now_ns();
             let theirs_ns = read(reply, key).filter(|(theirs, ns)| *theirs == sequence && *ns < MAX_TIME)?.1;
-            Some(Reply { sent_ns, theirs_ns, received_ns })
+            Some(ClockReply { sent_ns, theirs_ns, received_ns })
         })
     }
 }
 
 /// A reply of the other host, with the times at which this host sent the packet and received the
 /// reply.
-struct Reply {
+struct ClockReply {
     sent_ns: u64,
     theirs_ns: u64,
     received_ns: u64,
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn the_offset_lies_in_every_interval() {
         // The other clock is ahead by 1,000. The ways take 10 and 90, then 70 and 10.
-        let interval = Interval::EVERYTHING.after_reply(0, 1_010, 100).after_reply(200, 1_270, 280);
+        let interval = OffsetRange::EVERYTHING.after_reply(0, 1_010, 100).after_reply(200, 1_270, 280);
         let offset = interval.offset().unwrap();
         assert_eq!((interval.least, interval.most), (990, 1_010));
         assert_eq!(offset, Offset { ns: 1_000, error_ns: 10 });
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_clock_behind_has_a_negative_offset() {
-        let interval = Interval::EVERYTHING.after_reply(MAX_TIME - 10, 5, MAX_TIME - 5);
+        let interval = OffsetRange::EVERYTHING.after_reply(MAX_TIME - 10, 5, MAX_TIME - 5);
         assert_eq!(interval.offset().unwrap(), Offset { ns: 12 - MAX_TIME as i64, error_ns: 3 });
     }
 

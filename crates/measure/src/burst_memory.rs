@@ -28,7 +28,7 @@ pub struct BurstMemory {
 
 /// The state of a burst, shared by the two ends in one process.
 #[derive(Clone, Debug)]
-pub(crate) struct Burst {
+pub(crate) struct SharedBurst {
     progress: Arc<AtomicU8>,
     /// The memory that opening the channel took, in bytes.
     empty: u64,
@@ -42,11 +42,11 @@ pub(crate) const BURST_POLL: Duration = Duration::from_micros(100);
 const SENT: u8 = 1;
 const RECEIVED: u8 = 2;
 
-impl Burst {
+impl SharedBurst {
     /// The burst of a channel that took `empty` bytes when it was opened, in a process whose
     /// resident memory is now `all` bytes.
-    pub(crate) fn new(empty: u64, all: u64) -> Burst {
-        Burst { progress: Arc::default(), empty, base: all.saturating_sub(empty) }
+    pub(crate) fn new(empty: u64, all: u64) -> SharedBurst {
+        SharedBurst { progress: Arc::default(), empty, base: all.saturating_sub(empty) }
     }
 
     /// Marks the burst as sent.
