@@ -53,9 +53,9 @@ impl Allocator {
         Allocator::System
     }
 
-    /// Checks that this build has the allocator.
-    fn check(self) -> Result<()> {
-        if self == Allocator::Mimalloc && !cfg!(feature = "mimalloc") {
+    /// Checks that a build with or without the feature `mimalloc` has the allocator.
+    fn check(self, has_mimalloc: bool) -> Result<()> {
+        if self == Allocator::Mimalloc && !has_mimalloc {
             bail!("--allocator mimalloc: this build has only the system's allocator; build with `--features mimalloc`");
         }
         Ok(())
@@ -70,7 +70,7 @@ impl Allocator {
 /// replaced.
 pub(crate) fn use_first(allocators: &[Allocator]) -> Result<()> {
     for (at, &allocator) in allocators.iter().enumerate() {
-        allocator.check()?;
+        allocator.check(cfg!(feature = "mimalloc"))?;
         if allocators[..at].contains(&allocator) {
             bail!("--allocator names {} twice: name each once", allocator.name());
         }
@@ -118,9 +118,8 @@ mod tests {
     fn an_allocator_that_is_missing_or_named_twice_is_an_error() {
         let error = |allocators: &[Allocator]| use_first(allocators).unwrap_err().to_string();
         assert!(error(&[Allocator::System, Allocator::System]).contains("twice"));
-        if !cfg!(feature = "mimalloc") {
-            assert!(error(&[Allocator::Mimalloc]).contains("--features mimalloc"));
-        }
+        let without = Allocator::Mimalloc.check(false).unwrap_err().to_string();
+        assert!(without.contains("--features mimalloc"), "{without}");
     }
 
     #[test]

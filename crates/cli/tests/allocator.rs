@@ -46,25 +46,12 @@ fn a_build_without_mimalloc_says_how_to_get_it() {
     assert!(done.stderr.contains("--features mimalloc"), "{}", done.stderr);
 }
 
-#[cfg(feature = "mimalloc")]
 #[test]
-fn builds_are_compared_with_one_allocator() {
-    let rerun = ["gate", "--rerun", env!("CARGO_BIN_EXE_estafette"), "process/pipe", "--"];
-    let both = Ground::new().run([&rerun[..], &["--allocator=system,mimalloc"]].concat()).exits(2);
-    assert!(both.stderr.contains("name one after --allocator"), "{}", both.stderr);
-    let ground = Ground::new();
-    let one = ["--allocator=mimalloc", "--pattern=ping-pong", "--size=64", "--wait=block", "--rounds=1", "--out=out"];
-    ground.run([&rerun[..], &one].concat());
-    let record = std::fs::read_to_string(ground.record()).unwrap();
-    let record: serde_json::Value = serde_json::from_str(&record).unwrap();
-    assert_eq!(record["provenance"]["allocator"], "mimalloc");
-    ground.assert_clean();
-}
-
-#[test]
-fn another_host_and_a_name_twice_are_refused() {
+fn another_host_another_build_and_a_name_twice_are_refused() {
     let refused = |arguments: &[&str]| Ground::new().run(arguments).exits(2).stderr;
     let between_hosts = refused(&["bench", "net", "--to=tcp://127.0.0.1:1", "--allocator=system"]);
     assert!(between_hosts.contains("leave it out with --to"), "{between_hosts}");
+    let rerun = ["gate", "--rerun", env!("CARGO_BIN_EXE_estafette"), "process/pipe", "--", "--allocator=system"];
+    assert!(refused(&rerun).contains("leave out --allocator"));
     assert!(refused(&["bench", "process/pipe", "--allocator=system,system"]).contains("twice"));
 }

@@ -12,7 +12,7 @@ pub enum OwnFigures {
     /// None: its pattern has no figures of its own.
     #[default]
     None,
-    /// Of [`Pattern::Cancel`](crate::Pattern::Cancel).
+    /// Of [`Pattern::Cancel`](crate::Pattern::Cancel). If none was dropped, it is `None` in records.
     Cancel {
         /// Pending receives that were dropped, over the whole instance.
         dropped_receives: u64,
@@ -195,6 +195,8 @@ mod tests {
         assert_eq!(serde_json::from_value::<OwnFigures>(old).unwrap(), OwnFigures::Burst(memory));
         let old = json!({ "dropped_receives": 0, "codec": null, "burst_memory": null });
         assert_eq!(serde_json::from_value::<OwnFigures>(old).unwrap(), OwnFigures::None);
+        let report = json!({ "dropped": 7 });
+        assert_eq!(serde_json::from_value::<OwnFigures>(report).unwrap(), OwnFigures::Cancel { dropped_receives: 7 });
     }
 
     #[test]

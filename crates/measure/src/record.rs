@@ -29,7 +29,7 @@ use crate::window::Window;
 pub use crate::hosts::peer_record::Peer;
 
 /// The version of the format. A change that an older reader would misread raises it.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// The value of [`Record::format`] in every record.
 pub const FORMAT: &str = "estafette-record";
 /// The maximum number of times that an instance is repeated immediately, because it was disturbed

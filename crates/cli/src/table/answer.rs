@@ -144,7 +144,7 @@ fn other_data(ranking: &Ranking, outcome: &TableOutcome<'_>) -> String {
 
 /// Like [`list`], but with more than [`MAX_NAMES`] + 1 names the rest is a number:
 /// `a, b, c, d and 3 more`.
-fn shortened_list(names: &[&str], word: &str) -> String {
+pub(super) fn shortened_list(names: &[&str], word: &str) -> String {
     if names.len() <= MAX_NAMES + 1 {
         return list(names, word);
     }

@@ -8,7 +8,7 @@ use estafette_measure::spec::{Loss, Ordering};
 use estafette_measure::stats::ModeLevel;
 use estafette_measure::{MAX_LOSS, units};
 
-use super::answer::{TableOutcome, list, outcome};
+use super::answer::{TableOutcome, outcome, shortened_list};
 use super::words::{difference, percent, short, times};
 use crate::columns::{columns, lines, plain, wrapped};
 use crate::remedy::with_remedy;
@@ -254,20 +254,19 @@ fn misplaced(ranking: &Ranking, value: &str) -> Option<String> {
     (!names.is_empty()).then(words)
 }
 
-/// Names the mechanisms that no decided difference separates from the fastest candidate, although
+/// Names the mechanisms that are not decided to be slower than the fastest candidate, although
 /// their rank is worse: other rows are decided to be faster.
 fn undecided_although_worse(ranking: &Ranking, value: &str) -> Option<String> {
     let TableOutcome { leaders, .. } = outcome(ranking)?;
     let number = |row: &Row| Some(row.result.as_ref()?.rank?.number);
     let (best, others) = leaders.split_first()?;
-    let is_worse = |row: &&&Row| number(row) > number(best);
+    let number_of_best = number(best)?;
+    let is_worse = |row: &&&Row| number(row).is_some_and(|number| number > number_of_best);
     let names: Vec<&str> = others.iter().filter(is_worse).map(|row| short(row)).collect();
     let at = if value.is_empty() { String::new() } else { format!(" at {value}") };
     let words = || {
-        let (best, names) = (short(best), list(&names, "and"));
-        format!(
-            "no difference is decided{at} between {best} and {names}; their ranks differ because more rows are faster than {names}"
-        )
+        let (best, names) = (short(best), shortened_list(&names, "and"));
+        format!("not decided to be slower than {best}{at}, but ranked below it, because more rows are faster: {names}")
     };
     (!names.is_empty()).then(words)
 }
@@ -387,8 +386,9 @@ mod tests {
         worse.result.as_mut().unwrap().rank = Some(Rank { number: 9, tied: false });
         let outcome = outcome(&ranking).unwrap();
         let [best, worse] = [0, 1].map(|at| short(outcome.leaders[at]));
-        let words = format!("between {best} and {worse}; their ranks differ because more rows are faster than {worse}");
-        assert_eq!(undecided_although_worse(&ranking, ""), Some(format!("no difference is decided {words}")));
+        let words =
+            format!("not decided to be slower than {best}, but ranked below it, because more rows are faster: {worse}");
+        assert_eq!(undecided_although_worse(&ranking, ""), Some(words));
     }
 
     #[test]

@@ -25,7 +25,6 @@ use estafette_measure::suite::Profile;
 use estafette_measure::variant::{BASE, Variant};
 
 use super::judgement::{Judged, Judgement, Problems, judge, judgement_of};
-use crate::allocator;
 use crate::args::{Args, Bench, Command, Gate};
 use crate::command::bench::plan;
 use crate::comparison::{Compared, loss};
@@ -49,11 +48,9 @@ pub(super) fn run(registry: &Registry, args: &Gate, program: &Path) -> Result<Op
             "two builds are not compared between hosts: measure twice with `bench --to`, and give both records to `gate`"
         );
     }
-    if bench.allocator.len() > 1 {
-        bail!("two builds are compared with the same allocator: name one after --allocator");
+    if !bench.allocator.is_empty() {
+        bail!("two builds are compared with the system's allocator, which each of them has: leave out --allocator");
     }
-    // The other build inherits the choice.
-    allocator::use_first(&bench.allocator)?;
     let registry = with_base(registry, program)?;
     let plan = with_enough_rounds(paired(plan(&registry, &bench)?)?, &bench, args.allow);
     let measured = measure(&registry, plan, &bench.out, RunOptions::new(View::of(bench.live)))?;
