@@ -255,8 +255,8 @@ fn files_that_are_no_records() {
     refuses(&format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000)), &[no_record]);
     refuses(&changed(|record| record["format"] = json!("a shopping list")), &[no_record, "a shopping list"]);
     refuses(
-        &changed(|record| record["version"] = json!(4)),
-        &["written by a newer Estafette", "format 4", "reads up to 3", "update this one"],
+        &changed(|record| record["version"] = json!(5)),
+        &["written by a newer Estafette", "format 5", "reads up to 4", "update this one"],
     );
     // What a newer version adds elsewhere must not hide that it is one.
     refuses(r#"{"format": "estafette-record", "version": 99, "tool": 7}"#, &["written by a newer Estafette"]);
