@@ -12,7 +12,9 @@
 //!
 //! What a delay does to the result is measured in all rounds together, and printed: where an end
 //! sleeps, a delay in the other one may cost less than its time, or more. A comparison has to find
-//! a result that is slower by 10 % (`quick`) or 5 % (`standard`).
+//! a result that is slower by 10 % (`quick`) or 5 % (`standard`), or more. How often one of exactly
+//! that size is found, with the same noise, is computed too: the ratios of each delayed mechanism
+//! are shifted until their median is that.
 #![forbid(unsafe_code)]
 
 mod origin;
@@ -32,6 +34,7 @@ use estafette_measure::executor::Executor;
 use estafette_measure::limits::available_cpus;
 use estafette_measure::pairs::log_ratios;
 use estafette_measure::plan::{COUNT_TIMEOUT, Entrant, Plan, SLICE, TIMEOUT};
+use estafette_measure::ranking::HALF_WIDTHS;
 use estafette_measure::record::Record;
 use estafette_measure::run::{self, End, Observer, RoundKind};
 use estafette_measure::spec::{Runtime, Scope, Wait};
@@ -143,9 +146,12 @@ fn trust(registry: &Registry, size: Size) -> Result<()> {
     let Size { name, rounds, max_rounds, .. } = size;
     println!("{}", origin::this());
     println!("Up to {COMPARISONS} {name}-sized comparisons ({rounds} to {max_rounds} rounds) in each setting");
-    println!("noise   rounds  controls     delays: effect on the result, and how often it was found");
+    println!(
+        "noise   rounds  controls   exactly {:2} %    delays: effect on the result, and how often it was found",
+        size.finds
+    );
     let (mut wrong_all, mut judged) = (0, 0);
-    let (mut found_all, mut to_find) = (0, 0);
+    let (mut found_all, mut to_find, mut exact_all) = (0, 0, 0);
     for (mechanism, cell) in settings() {
         eprintln!("{mechanism} · {cell}");
         let record = measure(registry, mechanism, &cell, size, &mut interrupt)?;
@@ -159,6 +165,12 @@ fn trust(registry: &Registry, size: Size) -> Result<()> {
         let wrong = decided(control, None, &rounds, &[Verdict::Faster, Verdict::Slower]);
         (wrong_all, judged) = (wrong_all + wrong, judged + comparisons);
         line.push_str(&format!("  {wrong:3} of {comparisons:3}  "));
+        let exact = delayed
+            .iter()
+            .map(|ratios| decided(&shifted(ratios, size.finds), Some(control), &rounds, &[Verdict::Slower]));
+        let exact = exact.sum::<usize>();
+        exact_all += exact;
+        line.push_str(&format!("{exact:4} of {:4}  ", comparisons * delayed.len()));
         for (ratios, delay) in delayed.iter().zip(DELAYS) {
             let found = decided(ratios, Some(control), &rounds, &[Verdict::Slower]);
             let effect = percent(-median(ratios).unwrap_or(f64::NAN));
@@ -176,7 +188,14 @@ fn trust(registry: &Registry, size: Size) -> Result<()> {
         "* effects of {} % or more: found in {found_all} of {to_find} comparisons; at least 95 % are to be",
         size.finds
     );
+    println!("effects of exactly {} %: found in {exact_all} of {} comparisons", size.finds, judged * DELAYS.len());
     Ok(())
+}
+
+/// Shifts ln ratios so that their median is an effect of `percent`: slower by so much.
+fn shifted(ratios: &[f64], percent: f64) -> Vec<f64> {
+    let shift = -(percent / 100.0).ln_1p() - median(ratios).unwrap_or(f64::NAN);
+    ratios.iter().map(|ratio| ratio + shift).collect()
 }
 
 /// Measures the mechanism, its control and its delayed variants, in as many rounds as the
@@ -198,7 +217,7 @@ fn measure(registry: &Registry, mechanism: &str, cell: &Cell, size: Size, interr
         count_timeout: COUNT_TIMEOUT,
         other_host: None,
     };
-    let mut record = run::blank(registry, &plan, None);
+    let mut record = run::new_record(registry, &plan, None);
     match run::run(registry, &plan, &mut record, &mut Scratch::new()?, interrupt, &mut Quiet)? {
         End::Complete => Ok(Comparable::of(&record).record),
         End::Interrupted => bail!("interrupted"),
@@ -213,7 +232,9 @@ fn length(ratios: &[Vec<f64>], start: usize, size: Size) -> usize {
         let threshold = noise_floor(&of(&ratios[0])).and_then(|floor| Margins::default().decision_threshold(floor));
         let compared = ratios[1..].iter().filter_map(|ratios| median_interval(&of(ratios), CONFIDENCE));
         let widths: Vec<f64> = compared.map(|interval| interval.half_width()).collect();
-        threshold.zip(median(&widths)).is_some_and(|(threshold, width)| threshold + width <= RESOLUTION.ln_1p())
+        threshold
+            .zip(median(&widths))
+            .is_some_and(|(threshold, width)| threshold + HALF_WIDTHS * width <= RESOLUTION.ln_1p())
     };
     (size.rounds..size.max_rounds).find(is_precise).unwrap_or(size.max_rounds)
 }

@@ -168,7 +168,7 @@ fn measure(
         count_timeout: COUNT_TIMEOUT,
         other_host: None,
     };
-    let mut record = run::blank(registry, &plan, None);
+    let mut record = run::new_record(registry, &plan, None);
     match run::run(registry, &plan, &mut record, scratch, interrupt, &mut Quiet)? {
         End::Complete => Ok(record),
         End::Interrupted => bail!("interrupted"),

@@ -18,7 +18,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
 use estafette_measure::Registry;
 use estafette_measure::spec::Standing;
@@ -56,10 +56,33 @@ impl Allocator {
     /// Checks that a build with or without the feature `mimalloc` has the allocator.
     fn check(self, has_mimalloc: bool) -> Result<()> {
         if self == Allocator::Mimalloc && !has_mimalloc {
-            bail!("--allocator mimalloc: this build has only the system's allocator; build with `--features mimalloc`");
+            bail!("mimalloc: this build has only the system's allocator; build with `--features mimalloc`");
         }
         Ok(())
     }
+}
+
+/// Checks the variable of the environment that chooses an allocator.
+///
+/// # Errors
+/// If its value is no allocator of this build.
+pub(crate) fn check_environment() -> Result<()> {
+    let (variable, _) = choice(Allocator::System);
+    match std::env::var_os(variable) {
+        Some(value) if !value.is_empty() => check_value(&value, cfg!(feature = "mimalloc")),
+        _ => Ok(()),
+    }
+}
+
+/// Checks a value of the variable, in a build with or without the feature `mimalloc`.
+fn check_value(value: &OsStr, has_mimalloc: bool) -> Result<()> {
+    let name = VARIABLE.to_string_lossy();
+    let known = Allocator::value_variants();
+    let Some(allocator) = known.iter().find(|allocator| allocator.name() == value) else {
+        let known: Vec<&str> = known.iter().map(|allocator| allocator.name()).collect();
+        bail!("{name} is `{}`, which is no allocator: set it to {}, or unset it", value.display(), known.join(" or "));
+    };
+    allocator.check(has_mimalloc).with_context(|| format!("{name} in the environment"))
 }
 
 /// Checks the values of `--allocator`. If the first is not the allocator of this process, replaces
@@ -70,7 +93,7 @@ impl Allocator {
 /// replaced.
 pub(crate) fn use_first(allocators: &[Allocator]) -> Result<()> {
     for (at, &allocator) in allocators.iter().enumerate() {
-        allocator.check(cfg!(feature = "mimalloc"))?;
+        allocator.check(cfg!(feature = "mimalloc")).context("--allocator")?;
         if allocators[..at].contains(&allocator) {
             bail!("--allocator names {} twice: name each once", allocator.name());
         }
@@ -87,7 +110,10 @@ fn replace_process(allocator: Allocator) -> Result<Infallible> {
     let name: OsString = arguments.next().unwrap_or_default();
     let (variable, value) = choice(allocator);
     let error = Command::new("/proc/self/exe").arg0(name).args(arguments).env(variable, value).exec();
-    Err(anyhow!(error).context("cannot start this program again with another allocator"))
+    Err(anyhow!(error).context(format!(
+        "cannot execute /proc/self/exe again with another allocator; leave out --allocator and set {}={value}",
+        variable.display()
+    )))
 }
 
 /// The variable that chooses an allocator, and its value.
@@ -95,8 +121,8 @@ fn choice(allocator: Allocator) -> (&'static OsStr, &'static str) {
     (OsStr::from_bytes(VARIABLE.to_bytes()), allocator.name())
 }
 
-/// Adds each candidate as `NAME@ALLOCATOR` for each of these allocators. References and baselines
-/// are yardsticks, which one row is enough for.
+/// Adds each candidate as `NAME@ALLOCATOR` for each of these allocators. For references and
+/// baselines, one row suffices.
 pub(crate) fn with_candidates_of(registry: &Registry, allocators: &[Allocator]) -> Registry {
     let mut extended = registry.clone();
     for &allocator in allocators {
@@ -120,6 +146,16 @@ mod tests {
         assert!(error(&[Allocator::System, Allocator::System]).contains("twice"));
         let without = Allocator::Mimalloc.check(false).unwrap_err().to_string();
         assert!(without.contains("--features mimalloc"), "{without}");
+    }
+
+    #[test]
+    fn a_value_of_the_environment_must_be_an_allocator_of_this_build() {
+        let error =
+            |value: &str, has_mimalloc| format!("{:#}", check_value(OsStr::new(value), has_mimalloc).unwrap_err());
+        assert!(error("mimaloc", true).contains("set it to system or mimalloc"));
+        assert!(error("mimalloc", false).contains("--features mimalloc"));
+        check_value(OsStr::new("mimalloc"), true).unwrap();
+        check_value(OsStr::new("system"), false).unwrap();
     }
 
     #[test]

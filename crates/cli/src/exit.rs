@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-/// The exit codes. If several apply to a run, the first of 4, 2, 130, 1, 3 wins.
+/// The exit codes. If several apply to a run, the first of 4, 130, 2, 1, 3 wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Everything succeeded, even if some peers are unavailable.
+    /// Everything succeeded, even if some mechanisms are unavailable.
     Fine,
     /// A gate: a case is slower than allowed.
     GateFailed,

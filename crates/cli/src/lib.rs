@@ -70,6 +70,10 @@ pub fn main(registry: Registry) -> ExitCode {
         Some(argument) if argument == tracer::ARGUMENT => tracer::serve(std::env::args_os().skip(2)),
         _ => {}
     }
+    if let Err(error) = allocator::check_environment() {
+        report_to_stderr(&format!("estafette: {error:#}"));
+        return ExitCode::from(Exit::Usage);
+    }
     let (arguments, by_cargo) = cargo_bench::arguments(std::env::args_os().collect());
     let args = match args(&arguments) {
         Ok(Ok(mut args)) => {

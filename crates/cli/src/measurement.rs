@@ -102,7 +102,7 @@ pub(crate) fn measure(
         // The user waits for the preparation, too.
         precision.budget = precision.budget.saturating_sub(begun.elapsed());
     }
-    let mut record = run::blank(registry, &plan, Some(limits));
+    let mut record = run::new_record(registry, &plan, Some(limits));
     record.provenance = Some(provenance());
     record.other_load = other_load;
     if let Some(host) = &plan.other_host {
@@ -394,6 +394,9 @@ mod tests {
             lines[3].starts_with("all instances of 1 more cases were discarded: the hypervisor took time; measure"),
             "{lines:?}"
         );
-        assert!(lines[4].starts_with("c in ") && lines[4].ends_with("the host moved the virtual CPUs"), "{lines:?}");
+        assert!(
+            lines[4].starts_with("c in ") && lines[4].ends_with("the hypervisor moved the virtual CPUs"),
+            "{lines:?}"
+        );
     }
 }

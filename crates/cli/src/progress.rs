@@ -205,7 +205,7 @@ impl Progress {
         let (done, of) = (record.rounds * record.entrants.len(), record.rounds_planned * record.entrants.len());
         let repeated = match record.instances.len().saturating_sub(done) {
             0 => String::new(),
-            repeated => format!(", {repeated} again"),
+            repeated => format!(", {repeated} repeated"),
         };
         let left = self.left(done, of).map_or(String::new(), |left| format!(", {} left", duration::in_words(left)));
         format!("round {} of {}: {done} of {of} instances{repeated}{left}", record.rounds, record.rounds_planned)

@@ -117,7 +117,7 @@ pub(crate) fn bounds(rankings: &[Ranking]) -> String {
             let ratio = best.result.as_ref()?.metric_ns / bound.ns();
             let name = short(best);
             let result = ranking.cell.pattern.result();
-            Some(format!("{scope}, {name}: {result} {} times {}", three_digits(ratio), bound.cost()))
+            Some(format!("{scope}, {name}: {result} {} times its bound ({})", three_digits(ratio), bound.cost()))
         });
         parts.extend(part);
     }
@@ -201,7 +201,7 @@ fn discarded_laps(record: &Record) -> String {
         return String::new();
     }
     format!(
-        " {} of {} laps do not count: in {} the host moved the virtual CPUs, in {} it took processor time.",
+        " {} of {} laps (turns of all mechanisms of a table) do not count: in {} the hypervisor moved the virtual CPUs, in {} it took time.",
         grouped(discarded as u64),
         grouped(laps),
         grouped(moved as u64),
@@ -253,8 +253,8 @@ mod tests {
         assert_eq!(discarded_laps(&record), "");
         let line_ns = [50.0, 50.0, 210.0, 210.0, 210.0].map(Some).to_vec();
         record.heats.push(HeatRecord { heat: 1, laps: 4, stolen_laps: vec![3], line_ns });
-        assert!(discarded_laps(&record).contains("2 of 4 laps do not count"), "{}", discarded_laps(&record));
-        assert!(discarded_laps(&record).contains("in 1 the host moved"), "{}", discarded_laps(&record));
+        assert!(discarded_laps(&record).contains("2 of 4 laps (turns"), "{}", discarded_laps(&record));
+        assert!(discarded_laps(&record).contains("in 1 the hypervisor moved"), "{}", discarded_laps(&record));
     }
 
     #[test]

@@ -25,7 +25,12 @@ const MAX_FILE: u64 = 1 << 20;
 pub(crate) fn arguments(file: &Path, bench: &Command, given: &ArgMatches) -> Result<Vec<String>> {
     let name = file.display();
     let cannot = || format!("cannot read {name}: give --config a file like examples/sweep.toml");
-    let length = fs::metadata(file).with_context(cannot)?.len();
+    let metadata = fs::metadata(file).with_context(cannot)?;
+    if !metadata.is_file() {
+        // `--allocator` starts the command again, which reads the file again.
+        bail!("{name} is not a regular file, and may be read more than once: save the sweep in a file");
+    }
+    let length = metadata.len();
     if length > MAX_FILE {
         bail!("{name}: {length} bytes; a sweep has at most {MAX_FILE}");
     }

@@ -3,6 +3,8 @@
 mod common;
 
 use common::Ground;
+#[cfg(feature = "mimalloc")]
+use common::{Running, wait_for};
 
 /// One case that allocates nothing that lasts.
 const CASE: [&str; 5] = ["task/flume", "--pattern=ping-pong", "--payload=u64", "--runtime=tokio-current", "--rounds=1"];
@@ -28,6 +30,43 @@ fn both_allocators_are_measured_beside_each_other() {
         record["entrants"].as_array().unwrap().iter().map(|entrant| &entrant["effective_capacity"]).collect();
     assert!(capacities.windows(2).all(|pair| pair[0] == pair[1]), "{capacities:?}");
     ground.assert_clean();
+}
+
+#[cfg(feature = "mimalloc")]
+#[test]
+fn the_children_of_the_second_row_have_the_other_allocator_in_their_environment() {
+    use std::collections::BTreeSet;
+
+    use rustix::process::{Signal, kill_process};
+
+    let ground = Ground::new();
+    let run =
+        Running::start(&ground, &[&["bench"], &CASE[..4], &["--rounds=1000", "--allocator=system,mimalloc"]].concat());
+    let mut allocators = BTreeSet::new();
+    wait_for("children with both allocators", || {
+        let environments = ground.environments();
+        allocators.extend(environments.iter().flatten().filter(|of| of.starts_with("ESTAFETTE_ALLOCATOR=")).cloned());
+        (allocators.len() > 1).then_some(())
+    });
+    kill_process(run.pid(), Signal::INT).unwrap();
+    run.end().exits(130);
+    ground.assert_clean();
+}
+
+#[cfg(feature = "mimalloc")]
+#[test]
+fn a_row_for_a_second_allocator_must_exist() {
+    let run = ["bench", "process/pipe-c", "--allocator=system,mimalloc"];
+    let done = Ground::new().run(run).exits(2);
+    assert!(done.stderr.contains("no row for a second allocator"), "{}", done.stderr);
+}
+
+#[test]
+fn an_unknown_allocator_in_the_environment_is_an_error() {
+    let ground = Ground::new();
+    let output = ground.command(["list"]).env("ESTAFETTE_ALLOCATOR", "mimaloc").output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && stderr.contains("set it to system or mimalloc"), "{stderr}");
 }
 
 #[cfg(feature = "mimalloc")]

@@ -77,6 +77,7 @@ fn sweeps_that_are_none() {
     sweep("size = {}", &["`size`", "table is no text"]);
     sweep("what = ", &["is not TOML"]);
     refused(&ground, &["bench", "--config", "no-such.toml"], &["cannot read no-such.toml"]);
+    refused(&ground, &["bench", "--config", "/dev/null"], &["/dev/null is not a regular file", "save the sweep"]);
 }
 
 #[test]

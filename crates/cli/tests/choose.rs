@@ -81,10 +81,10 @@ fn a_value_that_the_record_lacks_is_answered_by_the_nearest() {
 #[test]
 fn a_need_excludes_what_does_not_meet_it() {
     let (text, _) = choose(&["--scope=network", "--pattern=stream", "--need=no-loss,order"]);
-    assert!(words(&text).contains("no answer: network/udp: excluded by the need no-loss"), "{text}");
+    assert!(words(&text).contains("excluded: network/udp: does not meet --need no-loss"), "{text}");
     let (text, decided) = choose(&["--scope=network", "--pattern=stream", "--need=in-place"]);
     assert!(text.contains("No mechanism meets the needs.") && !decided, "{text}");
-    assert!(words(&text).contains("network/udp network/tcp: excluded by the need in-place"), "{text}");
+    assert!(words(&text).contains("network/udp network/tcp: does not meet --need in-place"), "{text}");
     let (text, _) = choose(&["--scope=process", "--pattern=stream", "--size=4KiB", "--need=no-dependencies"]);
     assert!(words(&text).contains("to start with pipe: no library: pipe(2)"), "{text}");
 }
@@ -123,7 +123,7 @@ fn what_cannot_be_answered_is_an_error() {
             "no case has --pattern pub-sub, only",
         ),
         (&["choose", "--record", &record(), "process/none"], "it has no `process/none`"),
-        (&["choose"], "nothing is asked, and questions need a terminal"),
+        (&["choose"], "no question is given, and the dialogue needs a terminal"),
         (&["choose", "--dir=none"], "cannot read the folder none; run `estafette bench` first"),
         (&["choose", "--dir=tmp"], "there is no record in tmp"),
         (&["choose", "--record", "none.json"], "cannot use none.json"),
@@ -215,7 +215,7 @@ fn needs_that_nothing_meets_are_named_without_a_run() {
     let done = ground.run(["choose", "--scope=thread", "--need=async", "--pattern=stream", "--out=out"]).exits(3);
     assert!(done.stdout.starts_with("No mechanism can be the answer, so nothing was measured."), "{}", done.stdout);
     let text = words(&done.stdout);
-    assert!(text.contains("thread/crossbeam") && text.contains("excluded by the need async"), "{text}");
+    assert!(text.contains("thread/crossbeam") && text.contains("does not meet --need async"), "{text}");
     assert!(!ground.path("out").exists());
     let done = ground.run(["choose", "process/posix-mq", "--pattern=stream", "--size=1GiB", "--out=out"]).exits(3);
     assert!(
@@ -241,7 +241,7 @@ fn in_a_terminal_it_asks_and_then_answers() {
     // The number of the scope, a wrong one for the pattern, then the rest.
     let input = "6\n99\n1\n64B\n\n1\n";
     let (code, text) = in_terminal(&ground, "--budget=1s --out=out", input);
-    assert!(text.contains("How far do messages travel?") && text.contains("`99` is no answer."), "{text}");
+    assert!(text.contains("How far do messages travel?") && text.contains("`99` is not one of the choices."), "{text}");
     assert!(text.contains("estafette choose --scope sandbox --pattern ping-pong --size 64B\n"), "{text}");
     assert!(text.contains("sandbox · ping-pong · 64B · block"), "{text}");
     assert!(matches!(code, Some(0 | 3)), "{code:?}: {text}");

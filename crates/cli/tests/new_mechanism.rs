@@ -17,7 +17,7 @@ fn the_crate_measures_its_channel_beside_the_built_in_ones() {
     let root = checkout();
     let done = ground.run(["new-mechanism", "my-channel", "--path", root.to_str().unwrap()]).exits(0);
     assert!(done.stdout.contains("cargo bench"), "{}", done.stdout);
-    // As dependencies are built in the tests of the workspace, so that those are used. A pattern that the channel plays.
+    // As dependencies are built in the tests of the workspace, so that those are used. A pattern that the channel runs.
     let arguments = ["bench", "--offline", "--profile", "dev", "--", "--pattern", "stream", "--rounds", "1"];
     let target = Path::new(common::PROGRAM).ancestors().nth(2).unwrap();
     let cargo = |arguments: &[&str]| {

@@ -50,7 +50,7 @@ impl Refund {
     ///
     /// If no pipe can be created, or the other party has exited.
     pub fn open(case: &Case, consumer: usize, rendezvous: &mut Rendezvous) -> Result<Refund> {
-        let (theirs, refund) = Refund::filled(slots(case), case.senders())?;
+        let (theirs, refund) = Refund::filled(slots(case), case.streams())?;
         rendezvous.publish_descriptors(&format!("credit:{consumer}"), &[theirs.as_fd()])?;
         Ok(refund)
     }
@@ -120,7 +120,7 @@ impl Spend {
             let [credit]: [OwnedFd; 1] = rendezvous.request_descriptors(&format!("credit:{consumer}"))?;
             credits.push(credit.into());
         }
-        Ok(Spend { credits, available: 0, batch_len: batch_len(slots(case), case.senders()) })
+        Ok(Spend { credits, available: 0, batch_len: batch_len(slots(case), case.streams()) })
     }
 
     /// Opens the end of a single producer whose consumers share credit for `messages`

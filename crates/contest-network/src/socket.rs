@@ -19,7 +19,7 @@ pub(super) enum SocketKind {
 
 impl SocketKind {
     /// Returns the sockets that a party sends to and receives from. They are the same socket, or,
-    /// if one party plays all roles, the two ends of a connection.
+    /// if one party runs all roles, the two ends of a connection.
     pub(super) fn connect_pair(self, role: Role, rendezvous: &mut Rendezvous) -> Result<[OwnedFd; 2]> {
         match (role, self) {
             (Role::All, SocketKind::Tcp) => Ok(tcp_connection::pair()?.map(OwnedFd::from)),

@@ -52,7 +52,7 @@ impl Transport<Raw> for Udp {
 }
 
 /// Returns the sockets that a party sends to and receives from. They are the same socket, connected
-/// to the other party's if this party sends. If one party plays all roles, they are two sockets.
+/// to the other party's if this party sends. If one party runs all roles, they are two sockets.
 /// Receives time out after [`recv_timeout`].
 pub(super) fn connect_pair(case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<[UdpSocket; 2]> {
     let socket = bind_socket(case, rendezvous.address())?;

@@ -55,7 +55,7 @@ impl Transport<Raw> for WsTuned {
             }
         };
         let (client, len) = (!matches!(role, Role::Consumer(_)), case.payload.len());
-        // A party that plays all roles sends as the client and receives as the server.
+        // A party that runs all roles sends as the client and receives as the server.
         let masked = !client || role == Role::All;
         Ok(ends(Written::new(len, client), Parsed { len, masked }, sockets, case, role))
     }

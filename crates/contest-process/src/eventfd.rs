@@ -92,7 +92,7 @@ impl SendEnd {
 impl Tx for SendEnd {
     #[inline(always)]
     fn send(&mut self, source: &mut Generator) -> io::Result<()> {
-        match source.pulse() {
+        match source.empty_message() {
             None => add(&self.counter, 1),
             Some(total) => self.end(total),
         }
@@ -114,10 +114,10 @@ impl Rx for RecvEnd {
             self.pending = read_counter(&self.counter)?;
         }
         if self.pending == END {
-            verifier.last_pulse(read_counter(&self.total)? - 1);
+            verifier.end_of_empty_messages(read_counter(&self.total)? - 1);
         } else {
             self.pending -= 1;
-            verifier.pulse();
+            verifier.empty_message();
         }
         Ok(())
     }

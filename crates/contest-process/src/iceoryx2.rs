@@ -74,7 +74,7 @@ impl Mechanism for Iceoryx2 {
     }
 
     fn effective_capacity(&self, case: &Case) -> Option<u64> {
-        Some((share(case) * case.senders()) as u64)
+        Some((share(case) * case.streams()) as u64)
     }
 }
 
@@ -98,7 +98,7 @@ impl Transport<Raw> for Iceoryx2 {
         // connects after the sender has ended finds nothing.
         let (senders, receivers) = match has_reply {
             true => (1, 1),
-            false => (case.senders(), case.consumers()),
+            false => (case.streams(), case.consumers()),
         };
         let party = |index| if is_consumer { Role::Producer(index) } else { Role::Consumer(index) };
         if rx.is_some() {
@@ -215,9 +215,9 @@ impl Direction<'_> {
             .history_size(0)
             .subscriber_max_buffer_size(share(case))
             .subscriber_max_borrowed_samples(1)
-            .max_publishers(case.senders())
+            .max_publishers(case.streams())
             .max_subscribers(case.consumers())
-            .max_nodes(case.senders() + case.consumers())
+            .max_nodes(case.streams() + case.consumers())
             .open_or_create()
             .map_err(fault)
             .with_context(|| format!("making or opening the service `{}`", self.name))
@@ -228,9 +228,9 @@ impl Direction<'_> {
         let case = self.case;
         node.service_builder(&name)
             .event()
-            .max_notifiers(case.senders())
+            .max_notifiers(case.streams())
             .max_listeners(case.consumers())
-            .max_nodes(case.senders() + case.consumers())
+            .max_nodes(case.streams() + case.consumers())
             .open_or_create()
             .map_err(fault)
             .with_context(|| format!("making or opening the event of the service `{}`", self.name))

@@ -89,7 +89,7 @@ impl Nng {
             return Socket::open(nng_pull0_open);
         }
         let socket = Socket::open(nng_push0_open)?;
-        socket.set(NNG_OPT_SENDBUF, buffered(slots(case) / case.senders()))?;
+        socket.set(NNG_OPT_SENDBUF, buffered(slots(case) / case.streams()))?;
         Ok(socket)
     }
 

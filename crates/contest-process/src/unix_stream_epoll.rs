@@ -36,7 +36,7 @@ impl Mechanism for UnixStreamEpoll {
     /// The sum of all sockets: each producer has its own buffer.
     fn effective_capacity(&self, case: &Case) -> Option<u64> {
         let (ours, _theirs) = Socket::pair().ok()?;
-        capacity::written(ours, case.payload.len()).map(|each| each * case.senders() as u64)
+        capacity::written(ours, case.payload.len()).map(|each| each * case.streams() as u64)
     }
 }
 

@@ -79,7 +79,7 @@ pub(super) fn version() -> String {
 /// applies per connection, so several senders share it.
 pub(super) fn limit(socket: &Socket, case: &Case) -> Result<()> {
     // Zero would mean no limit.
-    let half = (slots(case) / case.senders() / 2).max(1) as i32;
+    let half = (slots(case) / case.streams() / 2).max(1) as i32;
     socket.set_sndhwm(half)?;
     socket.set_rcvhwm(half)?;
     Ok(())
@@ -166,7 +166,7 @@ impl Zeromq {
         };
         from.connect(&bind(&to, &endpoint)?)?;
         let message = Buffer::new(case.payload.len());
-        Ok(capacity::times(|| retry_on_eintr(|| from.send(&message[..], 0)).is_ok()) * case.senders() as u64)
+        Ok(capacity::times(|| retry_on_eintr(|| from.send(&message[..], 0)).is_ok()) * case.streams() as u64)
     }
 }
 

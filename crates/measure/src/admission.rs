@@ -55,7 +55,7 @@ fn fits(spec: &Spec, case: &Case) -> Result<(), Inadmissible> {
         return Err(RefusalKind::Size.because(why));
     }
     if case.capacity < spec.least_capacity {
-        let why = format!("has no rendezvous: its capacity is at least {}", spec.least_capacity);
+        let why = format!("cannot have a capacity of 0: its capacity is at least {}", spec.least_capacity);
         return Err(RefusalKind::Capacity.because(why));
     }
     let producers = spec.max_producers.unwrap_or(MAX_PRODUCERS).min(MAX_PRODUCERS);
@@ -101,7 +101,7 @@ fn has_cores(spec: &Spec, case: &Case, cores: usize) -> Result<(), Inadmissible>
             "spinning on one core measures the scheduler's time slice: {other}two cores with --place other-core"
         ));
     }
-    let spinning = case.sending() + case.consumers();
+    let spinning = case.senders() + case.consumers();
     if case.wait == Wait::Spin && !case.pattern.is_one_thread() && spinning > cores {
         return refuse(format!(
             "{spinning} spinning ends need {spinning} cores, and {cores} may be used: use fewer producers, or --wait block"
@@ -126,7 +126,7 @@ fn open_loop(spec: &Spec, case: &Case, rate: u64, cores: usize) -> Result<(), In
     }
     if spec.ordering == Ordering::Unordered && matches!(case.load, Load::Poisson(_)) {
         return Err(RefusalKind::Promise.because(
-            "keeps no order. With random arrivals, nobody can say when an overtaken message was due: use --arrivals constant",
+            "does not keep the order, so with random arrivals it is not known when a message that arrives out of order was due: use --arrivals constant",
         ));
     }
     // Consumers need a core, too, if they are on this host.

@@ -11,7 +11,7 @@ use crate::limits::{CopyBandwidth, Limits, Link};
 use crate::message::{Generator, Shared, Value as _, Verifier};
 use crate::spec::{Runtime, Scope, Spec, Wait};
 
-/// What filling and checking a message costs by itself, on one core, with the message in its cache.
+/// The time to fill and check a message on one core, with the message in its cache, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Handling {
@@ -28,13 +28,13 @@ pub struct Handling {
 }
 
 impl Handling {
-    /// Measures them: the fastest of some batches. A bound must not depend on whether the machine
-    /// was disturbed while it was measured.
+    /// Measures both, as the fastest of several batches: a bound must not depend on whether the machine
+    /// was disturbed while it was measured. Blocks for some milliseconds.
     pub fn measure(payload: Payload) -> Handling {
         Handling::fastest_of(payload, BATCHES)
     }
 
-    /// Measures them again, more shortly, and keeps what was faster. A core may run at another
+    /// Measures both again, with fewer batches, and keeps what was faster. A core may run at another
     /// speed at the beginning of a run than later.
     pub(crate) fn update(&mut self) {
         let again = Handling::fastest_of(self.payload, FEWER_BATCHES);
@@ -50,8 +50,8 @@ impl Handling {
         let mut buffer = vec![0; payload.len()];
         let ns = fastest_ns(batches, || match payload {
             Payload::None => {
-                black_box(source.pulse());
-                verifier.pulse();
+                black_box(source.empty_message());
+                verifier.empty_message();
             }
             Payload::U64 => verifier.word(black_box(source.word())),
             Payload::Bytes(_) | Payload::Inline => {
@@ -65,7 +65,7 @@ impl Handling {
             Payload::Shared(_) | Payload::Unread(_) => black_box(Shared::make(&mut source)).check(&mut verifier),
         });
         let fill_ns = fastest_ns(batches, || match payload {
-            Payload::None => drop(black_box(source.pulse())),
+            Payload::None => drop(black_box(source.empty_message())),
             Payload::U64 => drop(black_box(source.word())),
             Payload::Bytes(_) | Payload::Inline => {
                 source.fill(&mut buffer);
@@ -80,13 +80,13 @@ impl Handling {
         Handling { payload, ns, fill_ns: Some(fill_ns.min(ns)), check_ns: Some(check_ns(payload, batches).min(ns)) }
     }
 
-    /// Nanoseconds of the slower of filling and checking: what a stream takes at least where each
-    /// has a core of its own.
+    /// Nanoseconds of the slower of filling and checking: a lower bound of a stream whose two ends
+    /// have a core each.
     fn slower_ns(&self) -> f64 {
         self.fill_ns.map_or(self.ns / 2.0, |fill_ns| fill_ns.max(self.check_ns()))
     }
 
-    /// Nanoseconds to check a message. 0 in records of older versions, which do not have it apart.
+    /// Nanoseconds to check a message. 0 in records of older versions, which do not have it.
     fn check_ns(&self) -> f64 {
         self.check_ns.unwrap_or_else(|| self.fill_ns.map_or(0.0, |fill_ns| self.ns - fill_ns))
     }
@@ -99,7 +99,7 @@ fn check_ns(payload: Payload, batches: usize) -> f64 {
     let mut verifier = Verifier::new(1, 1, payload.len()).with_body_checks(!matches!(payload, Payload::Unread(_)));
     let len = payload.len();
     match payload {
-        Payload::None => fastest_ns(batches, || verifier.pulse()),
+        Payload::None => fastest_ns(batches, || verifier.empty_message()),
         Payload::U64 => fastest_check_ns(batches, len, || source.word(), |word| verifier.word(*word)),
         Payload::Bytes(_) | Payload::Inline => {
             let fill = || {
@@ -262,12 +262,13 @@ pub(crate) struct Costs<'a> {
 /// UDP has fewer.
 const FASTER_THAN_LINK: f64 = 0.9;
 
-/// The bound of a cell. `reference_ns` is the median of the reference that took part in the same
+/// The bound of a cell. `None` for an open loop, and if no cost is known. Times are in nanoseconds.
+/// `reference_ns` is the median of the reference that took part in the same
 /// cell: the copying codec, or the native pair of a pipeline. `handling` is what filling and
 /// checking cost in the same run. `link` is the link between the hosts of the run, if there are
 /// two. Its rate was measured with TCP: it is no bound if a mechanism, of which `fastest_ns` is the
 /// median, is faster.
-pub fn bind(
+pub fn bound_of(
     cell: &Cell,
     limits: &Limits,
     reference_ns: Option<f64>,
@@ -518,7 +519,7 @@ mod tests {
                 place,
                 ..cells[0].clone()
             };
-            bind(&cell, &limits, None, &handled, link, fastest_ns).unwrap()
+            bound_of(&cell, &limits, None, &handled, link, fastest_ns).unwrap()
         };
         let bound = |pattern, place, link| bound_with(pattern, place, link, None);
         let between = |pattern| bound(pattern, Place::OtherHost, Some(&link));

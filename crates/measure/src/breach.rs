@@ -36,8 +36,14 @@ impl fmt::Display for Breach {
         };
         let counts = [(lost, "lost"), (duplicated, "duplicated"), (reordered, "reordered"), (damaged, "damaged")];
         let broken = counts.iter().filter(|(count, _)| *count > 0);
-        let broken: Vec<String> = broken.map(|(count, what)| format!("{count} {what}")).collect();
-        write!(f, "messages {}", broken.join(", "))
+        let noun = |nth: usize, count: u64| match (nth, count) {
+            (0, 1) => " message",
+            (0, _) => " messages",
+            _ => "",
+        };
+        let broken: Vec<String> =
+            broken.enumerate().map(|(nth, (count, what))| format!("{count}{} {what}", noun(nth, *count))).collect();
+        f.write_str(&broken.join(", "))
     }
 }
 
@@ -51,9 +57,9 @@ mod tests {
         let lossy = Spec::new("network/udp").loss(Loss::BestEffort);
         let faults = Faults { lost: 3, ..Faults::default() };
         assert_eq!(text(&lossy, faults), None);
-        assert_eq!(text(&Spec::new("process/pipe"), faults).as_deref(), Some("messages 3 lost"));
+        assert_eq!(text(&Spec::new("process/pipe"), faults).as_deref(), Some("3 messages lost"));
         let faults = Faults { damaged: 1, duplicated: 2, ..faults };
-        assert_eq!(text(&lossy, faults).as_deref(), Some("messages 2 duplicated, 1 damaged"));
+        assert_eq!(text(&lossy, faults).as_deref(), Some("2 messages duplicated, 1 damaged"));
         let unordered = Spec::new("process/pipe").ordering(Ordering::Unordered);
         assert_eq!(text(&unordered, Faults { reordered: 1, ..Faults::default() }), None);
     }

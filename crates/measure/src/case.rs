@@ -387,7 +387,7 @@ impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} · {}", self.scope, self.pattern)?;
         if self.pattern.has_several_parties() {
-            write!(f, " {}→{}", self.senders(), self.consumers())?;
+            write!(f, " {}→{}", self.streams(), self.consumers())?;
         }
         write!(f, " · {}", self.payload)?;
         // A single thread never waits, and the processes of a pipeline wait in their own way.
@@ -425,13 +425,14 @@ impl Deref for Case {
     }
 }
 
-/// The part of a case that a child process plays.
+/// Which ends of a case a child process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 #[cfg_attr(test, schemars(with = "String"))]
 pub enum Role {
-    /// Every party. Used in scopes inside one process.
+    /// All ends of the case: in scopes inside one process, in patterns of one thread (`same-thread`,
+    /// `codec`), and in pipelines that one process runs.
     All,
     /// The producer with this number. In a ping-pong, the side that sends requests and measures.
     Producer(usize),

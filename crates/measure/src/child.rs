@@ -1,4 +1,4 @@
-//! The main function of a child process: receives the assignment, plays the role, reports, and
+//! The main function of a child process: receives the assignment, runs the role, reports, and
 //! waits for `done`.
 
 use std::os::fd::{AsFd, OwnedFd};

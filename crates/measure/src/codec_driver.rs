@@ -23,7 +23,7 @@ use crate::context::Ctx;
 use crate::latency_counts::histogram;
 use crate::limits::pin_to;
 use crate::message::{Generator, Verifier};
-use crate::own_figures::{CodecFigures, OwnFigures};
+use crate::pattern_figures::{CodecFigures, PatternFigures};
 use crate::protocol::{PartyReport, Report};
 use crate::spec::Spec;
 use crate::window::Meter;
@@ -157,7 +157,7 @@ fn run<C: Codec>(case: &Case, ctx: &mut Ctx) -> Result<Report> {
                 messages: batches.messages,
                 window_ns,
                 longest_stall_ns: meter.longest_stall_ns(),
-                own: batches.figures(count).map_or(OwnFigures::None, OwnFigures::Codec),
+                of_pattern: batches.figures(count).map_or(PatternFigures::None, PatternFigures::Codec),
                 ..PartyReport::new(Role::Consumer(0))
             },
         ],

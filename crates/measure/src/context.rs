@@ -21,7 +21,7 @@ pub struct Ctx {
     pub seed: u64,
     /// The secret with which message bodies are made. The ends of the mechanism do not get it.
     pub secret: u64,
-    /// The core of each party that this child plays; see [`crate::protocol::Assignment::cpus`].
+    /// The core of each party that this child runs; see [`crate::protocol::Assignment::cpus`].
     pub cpus: Vec<Option<usize>>,
     /// The pauses of an instance that is measured in slices.
     pub pauses: Pauses,

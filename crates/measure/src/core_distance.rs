@@ -19,8 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::case::{Cell, Place};
 use crate::laps::{HeatRecord, UNPAUSED_LAP};
 use crate::record::{InstanceRecord, MIN_LAPS, Outcome, Record};
-use crate::stats::median;
-use crate::unpaused_runs;
+use crate::stats::{Interval, median};
+use crate::unpaused_runs::{self, PauseEffects};
 
 /// The minimum ratio of two successive readings, in order of size, of different distances.
 const GAP: f64 = 1.5;
@@ -37,6 +37,8 @@ pub struct Comparable {
     /// What was left out, by the number of the cell's first entrant. Cells without such rounds are
     /// not in it.
     left_out: BTreeMap<usize, LeftOut>,
+    /// By how much pauses change all mechanisms of a cell alike.
+    pause_effects: PauseEffects,
 }
 
 /// The rounds of a cell that do not count.
@@ -57,14 +59,15 @@ impl Comparable {
     /// that run differently after a pause.
     pub fn of(record: &Record) -> Comparable {
         let mut comparable = Comparable::by_distance(record);
-        unpaused_runs::apply(&mut comparable.record);
+        comparable.pause_effects = unpaused_runs::apply(&mut comparable.record);
         comparable
     }
 
     /// Leaves out of a record what was measured at another distance. The results of two records are
     /// comparable only so: whether pauses change a mechanism is found in each record by itself.
     pub fn by_distance(record: &Record) -> Comparable {
-        let mut comparable = Comparable { record: record.clone(), left_out: BTreeMap::new() };
+        let mut comparable =
+            Comparable { record: record.clone(), left_out: BTreeMap::new(), pause_effects: PauseEffects::new() };
         let distances = Distances::of(record);
         if !distances.boundaries.is_empty() {
             comparable.keep_usual(&distances, record);
@@ -85,6 +88,12 @@ impl Comparable {
                 .get(&distances.first_entrants[instance.entrant])
                 .is_none_or(|distance| distances.keep(instance, *distance))
         });
+    }
+
+    /// The ln ratio of slices to runs without pauses, of all mechanisms of a cell together. Negative
+    /// if messages take less time in slices. `None` with fewer than 6 rounds that have both.
+    pub fn pause_effect(&self, cell: &Cell) -> Option<Interval> {
+        self.pause_effects.get(cell).copied()
     }
 
     /// The rounds of a cell that do not count. `None` if all do.

@@ -63,7 +63,7 @@ impl fmt::Display for Discarded {
                 "no message arrived, while other processes used {:.0} % of the cores of the other host",
                 share * 100.0
             ),
-            Discarded::CoresMoved => f.write_str("the host moved the virtual CPUs"),
+            Discarded::CoresMoved => f.write_str("the hypervisor moved the virtual CPUs"),
             Discarded::LateSender { share } => {
                 write!(f, "{:.1} % of the messages were late before they were sent", share * 100.0)
             }
@@ -94,9 +94,11 @@ impl Discarded {
         match self {
             Discarded::StolenTime { .. } => "the hypervisor took time",
             Discarded::StolenTimeOfPeer { .. } => "the hypervisor of the other host took time",
-            Discarded::OtherLoad { .. } => "no message arrived beside other processes",
-            Discarded::OtherLoadOfPeer { .. } => "no message arrived beside other processes of the other host",
-            Discarded::CoresMoved => "the host moved the virtual CPUs",
+            Discarded::OtherLoad { .. } => "no message arrived while other processes used the cores",
+            Discarded::OtherLoadOfPeer { .. } => {
+                "no message arrived while other processes used the cores of the other host"
+            }
+            Discarded::CoresMoved => "the hypervisor moved the virtual CPUs",
             Discarded::LateSender { .. } => "messages were late before they were sent",
             Discarded::FailedVerification => "failed verification",
             Discarded::Text(text) if text.starts_with("steal ") && text.ends_with("other host") => {

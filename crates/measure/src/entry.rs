@@ -36,7 +36,7 @@ pub trait Entry: Send + Sync + 'static {
         self.mechanism().supports(case)
     }
 
-    /// Plays one role, inside a child process.
+    /// Runs one role, inside a child process.
     ///
     /// # Errors
     /// Whatever stops the role.

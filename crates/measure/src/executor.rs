@@ -60,7 +60,7 @@ impl Executor for Threads {
     }
 }
 
-/// Plays one party on this thread.
+/// Runs one party on this thread.
 fn play(job: Job) -> Result<()> {
     let Job { name, cpu, work } = job;
     let run = || {

@@ -1,4 +1,5 @@
-//! The state of the machine around the laps of a heat.
+//! The state of the machine around the laps of a heat. A heat is a group of instances that are open
+//! at the same time and take turns; a lap is one turn (slice) of each.
 //!
 //! Two slices of one lap are compared because the machine was in the same state for both. In a
 //! virtual machine the host can take a core away for some time (steal), and it can move the cores
@@ -42,6 +43,22 @@ impl HeatRecord {
         discarded
     }
 
+    /// Whether the host moved the cores during the laps. A single reading between two that belong
+    /// to one placement is a disturbed reading, and no move.
+    pub fn has_moved(&self) -> bool {
+        let readings: Vec<f64> = self.line_ns.iter().copied().flatten().collect();
+        let is_outlier = |at: usize| {
+            let (Some(before), Some(after)) = (at.checked_sub(1).and_then(|at| readings.get(at)), readings.get(at + 1))
+            else {
+                return false;
+            };
+            let moved = |a: f64, b: f64| !steady((a.min(b), a.max(b)));
+            moved(*before, readings[at]) && moved(readings[at], *after) && !moved(*before, *after)
+        };
+        let kept = (0..readings.len()).filter(|at| !is_outlier(*at)).map(|at| Some(readings[at])).collect();
+        !HeatRecord { line_ns: kept, ..self.clone() }.moved_laps().is_empty()
+    }
+
     /// The laps during which the host moved the cores: the readings before and after them cannot
     /// belong to one placement. A single disturbed reading also makes its two laps such laps. Empty
     /// if they are most laps: then the readings say nothing.
@@ -65,6 +82,17 @@ mod tests {
         let heat = HeatRecord { heat: 1, laps: 6, stolen_laps: vec![1], line_ns };
         assert_eq!(heat.moved_laps(), [3]);
         assert_eq!(heat.discarded_laps(), [1, 3]);
+    }
+
+    #[test]
+    fn a_single_reading_that_differs_is_no_move() {
+        let has_moved = |line_ns: &[f64]| {
+            let line_ns: Vec<Option<f64>> = line_ns.iter().copied().map(Some).collect();
+            HeatRecord { heat: 1, laps: line_ns.len() as u64 - 1, stolen_laps: Vec::new(), line_ns }.has_moved()
+        };
+        assert!(!has_moved(&[50.0, 52.0, 210.0, 51.0, 50.0, 49.0]));
+        assert!(has_moved(&[50.0, 52.0, 51.0, 210.0, 205.0, 210.0]));
+        assert!(has_moved(&[50.0, 52.0, 51.0, 50.0, 49.0, 210.0]), "the last reading may be the first of a new place");
     }
 
     #[test]

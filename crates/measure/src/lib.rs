@@ -3,8 +3,8 @@
 //!
 //! - Every instance runs in fresh child processes, and the rounds of all mechanisms are
 //!   interleaved.
-//! - Every cell has an A/A control: one mechanism that is measured twice.
-//! - Every byte of every message is written, read and verified.
+//! - Every cell of a ranked pattern has an A/A control: one mechanism that is measured twice.
+//! - Every byte of every message is written, read and verified, except with the payload `unread`.
 //! - Confidence intervals come from order statistics.
 //! - Each result stands beside the bound of this machine.
 #![forbid(unsafe_code)]
@@ -48,10 +48,10 @@ mod memory;
 pub mod message;
 mod names;
 pub mod other_load;
-pub mod own_figures;
 mod pace;
 pub mod pairs;
 pub mod pattern;
+pub mod pattern_figures;
 mod pauses;
 pub mod pipeline_driver;
 pub mod plan;

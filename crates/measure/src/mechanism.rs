@@ -59,9 +59,11 @@ pub trait Rx: Send + 'static {
     /// Receives one message and passes all of its bytes to `verifier`. Blocks until there is one.
     ///
     /// # Errors
-    /// When no more messages can arrive because the peer has closed or died. A lossy mechanism
-    /// returns [`io::ErrorKind::TimedOut`] after some milliseconds without a message, so that the
-    /// loop can read the clock.
+    /// [`io::ErrorKind::UnexpectedEof`] when every sender has closed and no message is left: in the
+    /// patterns `mpmc` and `cancel` this ends the stream. Any other error fails the instance, with one
+    /// exception. A lossy mechanism may return [`io::ErrorKind::TimedOut`] after some milliseconds
+    /// without a message, so that the loop can read the clock, and also `WouldBlock` and
+    /// `ConnectionRefused`. The loop then calls again.
     fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()>;
 
     /// Receives `count` messages, or fewer if every producer has sent its end mark
@@ -124,7 +126,11 @@ pub trait AsyncRx: Send + 'static {
     /// Receives one message and passes all of its bytes to `verifier`.
     ///
     /// # Errors
-    /// When no more messages can arrive because the peer has closed.
+    /// Those of [`Rx::recv`].
+    ///
+    /// # Cancel safety
+    /// In the pattern `cancel` this future is polled once and dropped if it is pending; a message
+    /// that is lost by that is counted. In all other patterns it is not dropped before it is ready.
     fn recv(&mut self, verifier: &mut Verifier) -> impl Future<Output = io::Result<()>> + Send;
 
     /// Receives `count` messages, or fewer if every producer has sent its end mark
@@ -174,7 +180,7 @@ impl<T, R> Ends<T, R> {
     }
 
     /// A party that sends and receives: one side of a ping-pong. For [`Role::All`], where one
-    /// thread plays every party, both ends of the channel.
+    /// thread runs every party, both ends of the channel.
     pub fn both(role: Role, tx: T, rx: R) -> Self {
         let role = if role == Role::All { Role::Producer(0) } else { role };
         Ends(vec![PartyEnds { role, tx: Some(tx), rx: Some(rx) }])
@@ -198,7 +204,7 @@ impl<T, R> Ends<T, R> {
     pub fn pair(case: &Case, open: impl Fn() -> Result<(T, R)>) -> Result<Self> {
         let pattern = case.pattern;
         let is_pair = !pattern.has_several_parties() && !pattern.is_one_thread() && !pattern.is_pipeline();
-        ensure!(is_pair && pattern != Pattern::Duplex, "one sender and one receiver cannot play {pattern}");
+        ensure!(is_pair && pattern != Pattern::Duplex, "one sender and one receiver cannot run {pattern}");
         let (tx, rx) = open()?;
         let reply = if pattern.is_bidirectional() { Some(open()?) } else { None };
         let (reply_tx, reply_rx) = reply.unzip();
@@ -225,7 +231,7 @@ impl<T, R> Ends<T, R> {
 
     /// The ends of several producers, of several consumers, or of both, inside one process.
     ///
-    /// They belong to a case that one process plays alone, to threads that write to one connection,
+    /// They belong to a case that one process runs alone, to threads that write to one connection,
     /// or to several connections. If one end sends on all connections, it is the only element of
     /// `txs`, and [`Generator::producer`] says on which connection to send.
     pub fn many(txs: impl IntoIterator<Item = T>, rxs: impl IntoIterator<Item = R>) -> Self {
@@ -256,8 +262,9 @@ pub trait Mechanism: Send + Sync + 'static {
     }
 
     /// The number of messages that fit between the ends of this case, probed by sending until a
-    /// send would block. This may differ from what the mechanism calls its capacity. `None` if it
-    /// cannot be probed within some milliseconds.
+    /// send would block. This may differ from what the mechanism calls its capacity. May
+    /// block: it runs in a child process, which is killed after five seconds. `None` if it cannot be
+    /// probed.
     fn effective_capacity(&self, case: &Case) -> Option<u64> {
         let _ = case;
         None
@@ -265,7 +272,7 @@ pub trait Mechanism: Send + Sync + 'static {
 
     /// The roles of an instance, one child process each.
     ///
-    /// Inside one process, a single child plays [`Role::All`]. Otherwise each party is a child of
+    /// Inside one process, a single child runs [`Role::All`]. Otherwise each party is a child of
     /// its own. If the pattern puts all senders in one process, producer 0 is that process and
     /// opens the ends of all senders.
     fn roles(&self, case: &Case) -> Vec<Role> {
@@ -277,7 +284,7 @@ pub trait Mechanism: Send + Sync + 'static {
         (0..consumers).map(Role::Consumer).chain((0..producers).map(Role::Producer)).collect()
     }
 
-    /// Plays the broker, if [`Mechanism::roles`] has one.
+    /// Runs the broker, if [`Mechanism::roles`] has one.
     ///
     /// Opens its side and waits at the barrier ([`Rendezvous::ready`]). Then it forwards messages
     /// until the last one has passed, or until every party has reported
@@ -291,7 +298,7 @@ pub trait Mechanism: Send + Sync + 'static {
         bail!("{} has no broker", case.mechanism)
     }
 
-    /// Plays a role of a pipeline ([`Pattern::is_pipeline`]), or all of its ends for [`Role::All`].
+    /// Runs a role of a pipeline ([`Pattern::is_pipeline`]), or all of its ends for [`Role::All`].
     ///
     /// Prepares the pipeline and waits at the barrier ([`Rendezvous::ready`]). Then it sends or
     /// receives `messages` messages and one more, which is marked as the last. Returns a summary of
@@ -352,7 +359,7 @@ pub trait Transport<P>: Mechanism {
     /// The receiving end.
     type Rx: Rx;
 
-    /// Opens the ends of every party that this child plays. The children of an instance exchange
+    /// Opens the ends of every party that this child runs. The children of an instance exchange
     /// addresses and descriptors through `rendezvous`.
     ///
     /// # Errors
@@ -367,7 +374,7 @@ pub trait AsyncTransport<P>: AsyncMechanism {
     /// The receiving end.
     type Rx: AsyncRx;
 
-    /// Opens the ends of every party that this child plays; see [`Transport::open`].
+    /// Opens the ends of every party that this child runs; see [`Transport::open`].
     ///
     /// # Errors
     /// When an end cannot be opened.

@@ -80,6 +80,11 @@ impl<'a> ValidInstance<'a> {
         self.figures.slices.is_empty() && self.figures.unpaused_run_ns.is_some()
     }
 
+    /// Whether it took turns with others, and was stopped in between.
+    pub(crate) fn ran_in_slices(&self) -> bool {
+        self.instance.heat.is_some()
+    }
+
     fn shares_heat(&self, other: &ValidInstance<'_>) -> bool {
         self.instance.heat.is_some() && self.instance.heat == other.instance.heat
     }
@@ -104,7 +109,11 @@ impl<'a> ValidInstance<'a> {
             one.is_by_unpaused_run() && !other.figures.slices.is_empty()
         };
         let is_comparable = !mixes(self, other) && !mixes(other, self);
-        is_comparable.then(|| (self.figures.metric_ns() / other.figures.metric_ns()).ln())
+        // A whole window has the beginnings of its slices too, so it is compared with a whole window.
+        let is_whole = |one: ValidInstance<'_>| one.figures.slices.is_empty();
+        let of_whole = self.shares_heat(&other) && is_whole(self) != is_whole(other);
+        let ns = |one: ValidInstance<'_>| if of_whole { one.figures.whole_ns() } else { one.figures.metric_ns() };
+        is_comparable.then(|| (ns(self) / ns(other)).ln())
     }
 }
 
@@ -112,7 +121,7 @@ impl<'a> ValidInstance<'a> {
 pub(crate) mod tests {
     use super::*;
     use crate::message::Faults;
-    use crate::own_figures::OwnFigures;
+    use crate::pattern_figures::PatternFigures;
     use crate::record::SliceFigure;
 
     /// An instance with the given nanoseconds per message: `whole_ns` for the whole window, `laps`
@@ -128,7 +137,7 @@ pub(crate) mod tests {
             receiver_cpu_ns: None,
             switches_per_message: None,
             fairness: None,
-            own: OwnFigures::None,
+            of_pattern: PatternFigures::None,
             memory: None,
             offered: 1,
             delivered: 1,

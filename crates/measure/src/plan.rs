@@ -56,6 +56,14 @@ pub const TIMEOUT: Duration = Duration::from_secs(5);
 /// The default length of a slice. With longer slices two mechanisms see more of the machine's
 /// drift. With shorter ones stopping and resuming takes a larger part of the time.
 pub const SLICE: Duration = Duration::from_millis(2);
+
+/// The minimum length of a slice for messages of `len` bytes. A slice should have some tens of
+/// messages, even long ones.
+pub(crate) fn slice_for(len: usize) -> Duration {
+    const PER_BYTE: Duration = Duration::from_nanos(32);
+    PER_BYTE * len as u32
+}
+
 /// The default time that a window may take if it is a number of messages.
 pub const COUNT_TIMEOUT: Duration = Duration::from_secs(300);
 

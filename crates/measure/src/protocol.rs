@@ -21,8 +21,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::case::{Case, Role};
 use crate::message::{Faults, StreamCount};
-use crate::own_figures::OwnFigures;
 use crate::pace::LinkEstimate;
+use crate::pattern_figures::PatternFigures;
 use crate::slices::SliceCounts;
 use crate::usage::Usage;
 use crate::window::{TAIL_NS, Window};
@@ -44,7 +44,7 @@ pub struct Assignment {
     pub protocol: u32,
     /// The case.
     pub case: Case,
-    /// The role that the child plays.
+    /// The role that the child runs.
     pub role: Role,
     /// The window to measure.
     pub window: Window,
@@ -64,7 +64,7 @@ pub struct Assignment {
     /// What is known of the link, if the ends are on two hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<LinkEstimate>,
-    /// The core of each party that the child plays, first the producers, then the consumers. `null`
+    /// The core of each party that the child runs, first the producers, then the consumers. `null`
     /// if a party is not pinned.
     pub cpus: Vec<Option<usize>>,
 }
@@ -154,7 +154,7 @@ pub struct Report {
     /// The report of each party that it played. Empty for a broker.
     pub parties: Vec<PartyReport>,
     /// Processor time and context switches of the whole child within the window of its lead party.
-    /// That is the consumer, if the child plays one.
+    /// That is the consumer, if the child runs one.
     pub usage: Option<Usage>,
     /// By how many bytes the memory of the child had grown shortly after that window, since the
     /// mechanism was opened: anonymous memory, and its part of shared memory. `None` if unknown.
@@ -202,8 +202,8 @@ pub struct PartyReport {
     pub late: u64,
     /// What only its pattern has. Only for a consumer.
     #[serde(flatten)]
-    #[cfg_attr(test, schemars(with = "crate::own_figures::Fields"))]
-    pub own: OwnFigures,
+    #[cfg_attr(test, schemars(with = "crate::pattern_figures::Fields"))]
+    pub of_pattern: PatternFigures,
     /// Messages lost within the window, for a mechanism that may lose messages.
     #[serde(default)]
     pub lost: u64,
@@ -232,7 +232,7 @@ impl PartyReport {
             messages: 0,
             shares: Vec::new(),
             late: 0,
-            own: OwnFigures::None,
+            of_pattern: PatternFigures::None,
             lost: 0,
             window_ns: 0,
             longest_stall_ns: 0,

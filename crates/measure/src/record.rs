@@ -20,7 +20,7 @@ use crate::hosts::{ClockError, HostLoad};
 use crate::laps::HeatRecord;
 use crate::limits::{Limits, Link};
 use crate::message::Faults;
-use crate::own_figures::OwnFigures;
+use crate::pattern_figures::PatternFigures;
 use crate::plan::{Entrant, Refusal};
 use crate::spec::Spec;
 use crate::stats::median;
@@ -191,8 +191,8 @@ pub struct Figures {
     pub fairness: Option<f64>,
     /// What only its pattern has.
     #[serde(flatten)]
-    #[cfg_attr(test, schemars(with = "crate::own_figures::Fields"))]
-    pub own: OwnFigures,
+    #[cfg_attr(test, schemars(with = "crate::pattern_figures::Fields"))]
+    pub of_pattern: PatternFigures,
     /// By how many bytes the memory of all children together had grown at the end of the window
     /// since the mechanism was opened: anonymous and shared memory, without mapped files and
     /// without what the kernel keeps in pipes and sockets. It includes some hundred KiB of the
@@ -389,7 +389,8 @@ impl Record {
         let record: Record =
             serde_json::from_str(text).map_err(|error| anyhow::anyhow!("the record is damaged: {error}"))?;
         record.check()?;
-        Ok(record)
+        // Its fields have the names of this version when it is written again.
+        Ok(Record { version: VERSION, ..record })
     }
 
     /// Checks the invariants that readers rely on and the types do not express.
@@ -480,7 +481,12 @@ impl Figures {
         if let Some(ns) = self.unpaused_run_ns.filter(|_| self.slices.is_empty()) {
             return ns;
         }
-        match (&self.latency, self.own.codec()) {
+        self.whole_ns()
+    }
+
+    /// The metric of the whole window, in nanoseconds, also if it has slices.
+    pub(crate) fn whole_ns(&self) -> f64 {
+        match (&self.latency, self.of_pattern.codec()) {
             (Some(latency), _) if latency.open_loop => latency.p99_or_estimate(self.lost_in_window) as f64,
             (Some(latency), _) => latency.p50_ns as f64,
             (None, Some(codec)) => codec.encode_ns + codec.decode_ns,

@@ -62,8 +62,9 @@ pub enum End {
     Interrupted,
 }
 
-/// The record of a plan before its first round.
-pub fn blank(registry: &Registry, plan: &Plan, limits: Option<Limits>) -> Record {
+/// Creates the record of a plan without instances. Reads the description of the machine, and
+/// measures what filling and checking each payload costs. Blocks for some milliseconds per payload.
+pub fn new_record(registry: &Registry, plan: &Plan, limits: Option<Limits>) -> Record {
     let mut mechanisms: Vec<Spec> = Vec::new();
     let mut payloads = Vec::new();
     for Entrant { case, .. } in &plan.entrants {
@@ -206,7 +207,7 @@ struct Position {
 }
 
 impl Rounds<'_> {
-    /// Plays one round, cell by cell. Instances that can be stopped are measured in slices, the
+    /// Runs one round, cell by cell. Instances that can be stopped are measured in slices, the
     /// others one after the other.
     fn play(&mut self, round: usize, order: &[usize]) -> Result<End> {
         let plan = self.plan;
@@ -342,7 +343,7 @@ impl Rounds<'_> {
         };
         let other_load = watch.and_then(|watch| watch.share(&plan.cpus));
         let discarded_laps = result.laps.discarded_laps();
-        let cores_moved = !result.laps.moved_laps().is_empty();
+        let cores_moved = result.laps.has_moved();
         let disturbance = Disturbance { discarded_laps: &discarded_laps, cores_moved, other_load };
         self.record.heats.push(HeatRecord { heat: self.heats, ..result.laps });
         for ((&at, runner), measured) in heat.iter().zip(&runners).zip(result.measured) {
@@ -362,7 +363,7 @@ impl Rounds<'_> {
         for repeat in 0..=record::REPEATS {
             // Below 2^53, because larger integers are not exact in JSON.
             let seed = self.seeds.u64(..1 << 53);
-            let outcome = instance(self.registry, plan, entrant, seed, self.scratch, self.interrupt)?;
+            let outcome = run_instance(self.registry, plan, entrant, seed, self.scratch, self.interrupt)?;
             // ssh ends at the same Ctrl-C, and its instance may fail before the interrupt is seen.
             if outcome.is_err() && self.interrupt.is_requested() {
                 return Ok(End::Interrupted);
@@ -443,11 +444,12 @@ fn make_up(plan: &Plan, record: &Record, random: &mut fastrand::Rng) -> Vec<usiz
     order.into_iter().filter(|&at| lacks(&plan.entrants[at].case.cell)).collect()
 }
 
-/// Runs one instance of a plan. A failure of the instance is in the inner result.
+/// Runs one instance of a plan, and blocks until its child processes have ended. A failure of the
+/// instance is in the inner result.
 ///
 /// # Errors
 /// When the registry does not have the mechanism of the case.
-pub fn instance(
+pub fn run_instance(
     registry: &Registry,
     plan: &Plan,
     entrant: &Entrant,

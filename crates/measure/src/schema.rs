@@ -52,7 +52,7 @@ fn the_schema_accepts_a_record_and_rejects_other_files() {
     };
     let schema: Value = serde_json::from_str(&schema()).expect("the schema is JSON");
     let schema = jsonschema::validator_for(&schema).expect("the schema is valid");
-    let record = serde_json::to_value(run::blank(&Registry::new(), &plan, None)).expect("a record is JSON");
+    let record = serde_json::to_value(run::new_record(&Registry::new(), &plan, None)).expect("a record is JSON");
     assert!(schema.is_valid(&record), "{:?}", schema.iter_errors(&record).collect::<Vec<_>>());
     let parsed = Record::parse(&record.to_string()).expect("the record can be parsed");
     assert_eq!(serde_json::to_value(parsed).expect("a record is JSON"), record);

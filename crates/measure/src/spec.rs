@@ -62,7 +62,7 @@ pub enum Cancel {
     Undocumented,
 }
 
-/// The part that a mechanism plays in a ranking.
+/// Whether a mechanism is a candidate, a reference or a baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -77,21 +77,21 @@ pub enum Standing {
     Baseline,
 }
 
-/// The runs that include a mechanism when the user does not name it.
+/// In which runs a mechanism takes part when the user does not name it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Tier {
-    /// The overview, and every suite that it can run.
+    /// The overview, and its scope's suite in every profile.
     #[default]
     Overview,
-    /// The suite of its scope.
+    /// Its scope's suite in every profile.
     Suite,
-    /// The suite of its scope, in the profiles `standard` and `full`, in every cell.
+    /// Its scope's suite in the profiles `standard` and `full`, in every cell.
     #[serde(alias = "throughout")]
     StandardAllCells,
-    /// The suite of its scope, in the profiles `standard` and `full`. Where a suite would take too
-    /// long, only in its central cells.
+    /// The same, but in the profile `standard` of the suites `ipc` and `net` only in the base cells of
+    /// each pattern.
     Standard,
 }
 
@@ -154,7 +154,7 @@ pub struct Spec {
     /// mechanism that the harness's own loops drive.
     #[serde(default)]
     pub open_loop: bool,
-    /// The part it plays in a ranking.
+    /// Whether it is a candidate, a reference or a baseline.
     pub standing: Standing,
     /// The runs that include it when the user does not name it.
     #[serde(default, alias = "joins")]

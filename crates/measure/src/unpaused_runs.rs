@@ -15,12 +15,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::case::{Case, Cell};
 use crate::record::{Figures, Outcome, Record};
-use crate::stats::{CONFIDENCE, Margins, median, median_interval};
+use crate::stats::{CONFIDENCE, Interval, Margins, median, median_interval};
+
+/// For each cell, the interval of the ln ratio of slices to unpaused runs: the median of its
+/// mechanisms in each round, over the rounds.
+pub(crate) type PauseEffects = BTreeMap<Cell, Interval>;
 
 /// Removes the slices of mechanisms that run differently after a pause, so that they are compared
-/// by their unpaused runs.
-pub(crate) fn apply(record: &mut Record) {
-    let sensitive = sensitive(record);
+/// by their unpaused runs. Returns by how much pauses change all mechanisms of a cell alike.
+pub(crate) fn apply(record: &mut Record) -> PauseEffects {
+    let Changes { of_cases, of_cells } = Changes::of(record);
+    let sensitive = sensitive(record, &of_cases);
+    let effects = of_cells.into_iter().filter_map(|(cell, usual)| Some((cell, median_interval(&usual, CONFIDENCE)?)));
+    let effects = effects.collect();
     record.instances.retain_mut(|instance| {
         let Outcome::Measured(figures) = &mut instance.outcome else { return true };
         if figures.breach.is_some() || !sensitive.contains(&instance.entrant) {
@@ -30,12 +37,12 @@ pub(crate) fn apply(record: &mut Record) {
         // Without an unpaused run, it has nothing that can be compared with the other rounds.
         figures.unpaused_run_ns.is_some()
     });
+    effects
 }
 
 /// The entrants that run differently after a pause. If a mechanism does, its control does.
-fn sensitive(record: &Record) -> BTreeSet<usize> {
+fn sensitive(record: &Record, changes: &BTreeMap<Case, Vec<f64>>) -> BTreeSet<usize> {
     let margin = Margins::default().equivalent.ln_1p();
-    let changes = changes(record);
     let is_changed = |case: &Case| {
         let interval = changes.get(case).and_then(|changes| median_interval(changes, CONFIDENCE));
         interval.is_some_and(|interval| interval.low > margin || interval.high < -margin)
@@ -44,28 +51,38 @@ fn sensitive(record: &Record) -> BTreeSet<usize> {
     entrants.filter(|(_, entrant)| is_changed(&entrant.case)).map(|(at, _)| at).collect()
 }
 
-/// For each case, the ln ratio of its slices to its unpaused run in each round, relative to the
-/// median of its cell. A case with several instances in a round, such as the one with the control,
-/// has their mean.
-fn changes(record: &Record) -> BTreeMap<&Case, Vec<f64>> {
-    let mut rounds: BTreeMap<(&Cell, usize), BTreeMap<&Case, Vec<f64>>> = BTreeMap::new();
-    for instance in &record.instances {
-        let Outcome::Measured(figures) = &instance.outcome else { continue };
-        if let Some(change) = change(figures) {
-            let case = &record.entrants[instance.entrant].case;
-            rounds.entry((&case.cell, instance.round)).or_default().entry(case).or_default().push(change);
+/// The ln ratios of slices to unpaused runs, one for each round.
+#[derive(Default)]
+struct Changes {
+    /// Of each case, relative to the median of its cell. A case with several instances in a round,
+    /// such as the one with the control, has their mean.
+    of_cases: BTreeMap<Case, Vec<f64>>,
+    /// The median of the cases of each cell.
+    of_cells: BTreeMap<Cell, Vec<f64>>,
+}
+
+impl Changes {
+    fn of(record: &Record) -> Changes {
+        let mut rounds: BTreeMap<(&Cell, usize), BTreeMap<&Case, Vec<f64>>> = BTreeMap::new();
+        for instance in &record.instances {
+            let Outcome::Measured(figures) = &instance.outcome else { continue };
+            if let Some(change) = change(figures) {
+                let case = &record.entrants[instance.entrant].case;
+                rounds.entry((&case.cell, instance.round)).or_default().entry(case).or_default().push(change);
+            }
         }
-    }
-    let mut changes: BTreeMap<&Case, Vec<f64>> = BTreeMap::new();
-    for round in rounds.into_values() {
-        let mean = |changes: Vec<f64>| changes.iter().sum::<f64>() / changes.len() as f64;
-        let round: Vec<(&Case, f64)> = round.into_iter().map(|(case, changes)| (case, mean(changes))).collect();
-        let Some(usual) = median(&round.iter().map(|(_, change)| *change).collect::<Vec<_>>()) else { continue };
-        for (case, change) in round {
-            changes.entry(case).or_default().push(change - usual);
+        let mut all = Changes::default();
+        for ((cell, _), round) in rounds {
+            let mean = |changes: Vec<f64>| changes.iter().sum::<f64>() / changes.len() as f64;
+            let round: Vec<(&Case, f64)> = round.into_iter().map(|(case, changes)| (case, mean(changes))).collect();
+            let Some(usual) = median(&round.iter().map(|(_, change)| *change).collect::<Vec<_>>()) else { continue };
+            all.of_cells.entry(cell.clone()).or_default().push(usual);
+            for (case, change) in round {
+                all.of_cases.entry(case.clone()).or_default().push(change - usual);
+            }
         }
+        all
     }
-    changes
 }
 
 /// The ln ratio of an instance's slices to its unpaused run. `None` if it is not compared by
@@ -97,6 +114,10 @@ mod tests {
         record
     }
 
+    fn sensitive_of(record: &Record) -> BTreeSet<usize> {
+        sensitive(record, &Changes::of(record).of_cases)
+    }
+
     /// The ratio of `b` to `a`, the median over the rounds.
     fn ratio(record: &Record, a: usize, b: usize) -> f64 {
         median(&log_ratios(record, b, a)).unwrap().exp()
@@ -107,7 +128,7 @@ mod tests {
         // Entrant 1 takes twice as long after pauses. Entrant 2 is a tenth slower than entrant 0 in slices.
         let times = [10.0, 24.0, 11.0, 10.0];
         let mut record = record(|_, of| times[of], |_, of| [10.0, 12.0, 11.2, 10.0][of]);
-        assert_eq!(sensitive(&record), BTreeSet::from([1]));
+        assert_eq!(sensitive_of(&record), BTreeSet::from([1]));
         apply(&mut record);
         assert!((ratio(&record, 0, 1) - 1.2).abs() < 1e-9, "both by their unpaused runs");
         assert!((ratio(&record, 0, 2) - 1.1).abs() < 1e-9, "both by their slices");
@@ -116,7 +137,15 @@ mod tests {
     #[test]
     fn a_change_of_the_whole_machine_says_nothing_about_a_mechanism() {
         let record = record(|_, of| 10.0 + of as f64, |round, of| (10.0 + of as f64) * (1.0 + round as f64));
-        assert_eq!(sensitive(&record), BTreeSet::new());
+        assert_eq!(sensitive_of(&record), BTreeSet::new());
+    }
+
+    #[test]
+    fn what_pauses_do_to_all_mechanisms_alike_is_returned() {
+        let mut record = record(|_, of| 6.0 + of as f64, |_, of| 1.5 * (6.0 + of as f64));
+        let effects = apply(&mut record);
+        let effect = effects[&record.entrants[0].case.cell];
+        assert!((effect.estimate.exp() - 1.0 / 1.5).abs() < 1e-9, "{effect:?}");
     }
 
     #[test]
@@ -125,7 +154,7 @@ mod tests {
             |_, of| if of % 3 == 0 { 20.0 } else { 10.0 },
             |_, of| if of == 0 { 10.0 } else { 11.0 + of as f64 },
         );
-        assert!(sensitive(&record).contains(&0) && sensitive(&record).contains(&3));
+        assert!(sensitive_of(&record).contains(&0) && sensitive_of(&record).contains(&3));
     }
 
     #[test]
@@ -133,7 +162,7 @@ mod tests {
         // Entrants 0 and 3 are one mechanism and its control, which take twice as long after pauses. Entrant 2 is not measured.
         let mut record = record(|_, of| if of % 3 == 0 { 20.0 } else { 10.0 }, |_, _| 10.0);
         record.instances.retain(|instance| instance.entrant != 2);
-        assert_eq!(sensitive(&record), BTreeSet::from([0, 1, 3]));
+        assert_eq!(sensitive_of(&record), BTreeSet::from([0, 1, 3]));
         apply(&mut record);
         assert!((ratio(&record, 0, 1) - 1.0).abs() < 1e-9);
     }
@@ -142,7 +171,7 @@ mod tests {
     fn noise_does_not_change_the_way_of_comparing() {
         // A factor of two in single rounds, in both directions.
         let record = record(|_, _| 10.0, |round, of| if of == 1 { [5.0, 10.0, 20.0][round % 3] } else { 10.0 });
-        assert_eq!(sensitive(&record), BTreeSet::new());
+        assert_eq!(sensitive_of(&record), BTreeSet::new());
     }
 
     #[test]

@@ -171,7 +171,8 @@ impl Meter {
         Meter { memory, ..self }
     }
 
-    /// The number of messages to handle before the next [`Meter::check_clock`].
+    /// The number of messages to handle before the next [`Meter::check_clock`]. `messages` is the
+    /// total so far.
     #[inline]
     pub fn stride(&self, messages: u64) -> u64 {
         match self.window {
@@ -183,20 +184,21 @@ impl Meter {
         }
     }
 
-    /// The current time without pauses. Does not update the window.
+    /// The current time in nanoseconds of the monotonic clock, without the pauses of this instance.
+    /// Does not update the window.
     pub fn now(&self) -> u64 {
         now_ns().saturating_sub(self.pauses.turn().paused_ns)
     }
 
     /// Reads the clock and opens or closes the window. `messages` is the total so far. Returns the
-    /// time without pauses.
+    /// same time as [`Meter::now`].
     pub fn check_clock(&mut self, messages: u64) -> u64 {
         self.check_clock_at(now_ns(), messages);
         self.checked_ns
     }
 
-    /// As [`Meter::check_clock`], with a time that was just read from [`now_ns`]. Returns how long
-    /// the instance was paused since the last reading, if it was.
+    /// As [`Meter::check_clock`], with a time that was just read from [`now_ns`]. Returns the
+    /// nanoseconds for which the instance was paused since the last reading, if it was.
     pub fn check_clock_at(&mut self, clock_ns: u64, messages: u64) -> Option<u64> {
         let paused_before_ns = self.pauses.turn().paused_ns;
         let has_paused = self.pauses.has_turned(clock_ns.saturating_sub(paused_before_ns + self.checked_ns));
@@ -297,7 +299,8 @@ impl Meter {
         self.closed.is_some()
     }
 
-    /// Whether a producer may stop at this time, because the windows of its consumers have closed.
+    /// Whether a producer may stop at the time `now` (see [`Meter::now`]), because the windows of its
+    /// consumers have closed. A window of a number of messages counts as 0 ns long here.
     pub fn over(&self, now: u64) -> bool {
         now >= self.start_ns + self.window.length_ns() + self.tail_ns
     }

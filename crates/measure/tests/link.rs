@@ -7,6 +7,7 @@ mod namespaces;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::{env, io};
 
 use estafette_measure::limits::Link;
@@ -14,10 +15,13 @@ use estafette_measure::limits::link::{Ports, Responder, measure};
 
 use namespaces::{Cable, Hosts};
 
+/// One link at a time: the rate of one takes processor time from the others.
+static CORES: Mutex<()> = Mutex::new(());
+
 /// The environment variable that says which side a process is.
 const SIDE: &str = "ESTAFETTE_TEST_LINK_SIDE";
 
-/// Plays a side if this process was started as one.
+/// Runs a side if this process was started as one.
 #[test]
 fn be_a_side() {
     let address = Hosts::ADDRESSES[1];
@@ -74,6 +78,7 @@ fn measured(cable: Cable) -> Option<Link> {
 /// Measures again, up to three times, until the link is as it should be: another program may take
 /// the processor for a part of a measurement. Returns the last one.
 fn measured_again_until(cable: Cable, is_fine: impl Fn(&Link) -> bool) -> Option<Link> {
+    let _alone = CORES.lock().unwrap_or_else(PoisonError::into_inner);
     let mut link = measured(cable)?;
     for _ in 1..3 {
         if is_fine(&link) {

@@ -453,7 +453,7 @@ fn handshake_answer(request: &str, headers: &str) -> String {
     )
 }
 
-/// Plays a case on a stream whose handshake is over.
+/// Runs a case on a stream whose handshake is over.
 fn play(case: &Case, mut stream: TcpStream, masked: bool) {
     let mut reading = stream.try_clone().unwrap();
     reading.set_read_timeout(Some(Duration::from_secs(60))).unwrap();

@@ -84,32 +84,32 @@ fn verify_finds_a_broken_promise() {
     let done = Command::new(PROGRAM).args(["verify", "process/drop", "--timeout=60s"]).output().unwrap();
     let stdout = String::from_utf8_lossy(&done.stdout);
     assert_eq!(done.status.code(), Some(4), "{stdout}");
-    assert!(stdout.contains("messages 1 lost"), "{stdout}");
+    assert!(stdout.contains("1 message lost"), "{stdout}");
 }
 
 #[test]
 fn a_dropped_message_is_lost() {
-    breach("drop", "messages 1 lost");
+    breach("drop", "1 message lost");
 }
 
 #[test]
 fn a_repeated_message_is_duplicated() {
-    breach("duplicate", "messages 1 duplicated");
+    breach("duplicate", "1 message duplicated");
 }
 
 #[test]
 fn a_swapped_message_is_reordered() {
-    breach("reorder", "messages 1 reordered");
+    breach("reorder", "1 message reordered");
 }
 
 #[test]
 fn a_changed_message_is_damaged_and_ends_the_instance() {
-    breach("corrupt", "messages 1 damaged");
+    breach("corrupt", "1 message damaged");
 }
 
 #[test]
 fn a_mechanism_that_changes_every_message_is_found_out_at_the_first() {
-    breach("corruptall", "messages 1 damaged");
+    breach("corruptall", "1 message damaged");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_message_that_is_shown_in_part_is_damaged() {
     let cases = run.cases();
     assert_eq!(cases.len(), 4, "two patterns, and the controls");
     for outcome in cases.iter().flat_map(|case| &case.outcomes) {
-        assert_eq!(*outcome, Some(Caught::Breach("messages 1 damaged".to_owned())), "{}", run.stderr);
+        assert_eq!(*outcome, Some(Caught::Breach("1 message damaged".to_owned())), "{}", run.stderr);
     }
     assert_eq!((run.code, run.survivors), (Some(4), Vec::new()), "{}", run.stderr);
 }
@@ -141,7 +141,7 @@ fn bodies_that_the_receiver_makes_up_are_damage() {
     let _alone = CORES.lock().unwrap_or_else(PoisonError::into_inner);
     // Of messages that are a tag and nothing else, every one can be made up. That the cheat works there shows that the secret of the
     // bodies is what finds it out elsewhere.
-    for (size, caught) in [("64", Some(Caught::Breach("messages 1 damaged".to_owned()))), ("8", None)] {
+    for (size, caught) in [("64", Some(Caught::Breach("1 message damaged".to_owned()))), ("8", None)] {
         let run = bench(PROGRAM, &["process/cheat", "--pattern", "stream", "--size", size, "--window", "20ms"]);
         let cases = run.cases();
         assert_eq!(cases.len(), 2, "the cheat and its control");
@@ -160,7 +160,7 @@ fn bodies_that_the_receiver_makes_up_are_damage() {
 #[test]
 fn a_message_that_both_sides_of_a_ping_pong_wait_for_is_lost() {
     all_catch_asleep("swallow", 4, &["--timeout", "60s"], |caught| {
-        *caught == Caught::Breach("messages 1 lost".to_owned())
+        *caught == Caught::Breach("1 message lost".to_owned())
     });
 }
 
@@ -172,7 +172,7 @@ fn a_stream_that_ends_without_its_end_mark_has_lost_messages() {
     assert!(cases.len() >= 8, "{}", run.stderr);
     for Case { mechanism, outcomes, .. } in &cases {
         for outcome in outcomes {
-            assert_eq!(*outcome, Some(Caught::Breach("messages 251 lost".to_owned())), "{mechanism}: {}", run.stderr);
+            assert_eq!(*outcome, Some(Caught::Breach("251 messages lost".to_owned())), "{mechanism}: {}", run.stderr);
         }
     }
     assert_eq!((run.code, run.survivors), (Some(4), Vec::new()), "{}", run.stderr);
@@ -189,7 +189,7 @@ fn interleaved_messages_of_two_writers_are_damaged_and_end_the_instance() {
     let cases = run.cases();
     assert_eq!(cases.len(), 4, "two numbers of writers, and the controls");
     for outcome in cases.iter().flat_map(|case| &case.outcomes) {
-        assert_eq!(*outcome, Some(Caught::Breach("messages 1 damaged".to_owned())), "{}", run.stderr);
+        assert_eq!(*outcome, Some(Caught::Breach("1 message damaged".to_owned())), "{}", run.stderr);
     }
     assert_eq!((run.code, run.survivors), (Some(4), Vec::new()), "{}", run.stderr);
 }
@@ -203,7 +203,7 @@ fn a_message_missing_in_a_pipeline_is_lost() {
     let played: BTreeSet<_> = cases.iter().map(|case| case.pattern.as_str()).collect();
     assert_eq!(played.len(), 3, "{played:?}");
     for outcome in cases.iter().flat_map(|case| &case.outcomes) {
-        assert_eq!(*outcome, Some(Caught::Breach("messages 1 lost".to_owned())), "{}", run.stderr);
+        assert_eq!(*outcome, Some(Caught::Breach("1 message lost".to_owned())), "{}", run.stderr);
     }
     assert_eq!((run.code, run.survivors), (Some(4), Vec::new()), "{}", run.stderr);
 }

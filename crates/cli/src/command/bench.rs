@@ -13,7 +13,7 @@ use estafette_measure::record::Record;
 use estafette_measure::run::End;
 use estafette_measure::spec::{Scope, Standing, Wait};
 use estafette_measure::suite::{self, Axes, Profile, Suite};
-use estafette_measure::variant::plain_name;
+use estafette_measure::variant::{plain_name, variant_name};
 use estafette_measure::window::Window;
 
 use crate::args::{Bench, Slice};
@@ -109,8 +109,9 @@ pub(crate) fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
     }
     let ProfileScale { window, rounds, max_cases } = scale(args.profile, suite);
     if entrants.len() > max_cases {
+        let or_allocator = if args.allocator.len() > 1 { ", one --allocator" } else { "" };
         bail!(
-            "{} cases are too many for profile {}, which has at most {max_cases}: choose fewer values or mechanisms, or a larger --profile",
+            "{} cases are too many for profile {}, which has at most {max_cases}: choose fewer values or mechanisms{or_allocator}, or a larger --profile",
             entrants.len(),
             args.profile
         );
@@ -119,7 +120,7 @@ pub(crate) fn plan(registry: &Registry, args: &Bench) -> Result<Plan> {
     if matches!(window, Window::Count { .. }) && entrants.iter().any(|entrant| entrant.case.pattern.consumers_compete())
     {
         bail!(
-            "a pattern whose consumers compete is not measured by count, as no consumer knows its share: choose another --profile, or give a --window"
+            "this --profile measures a fixed number of messages, which patterns with competing consumers (mpmc) cannot do, as no consumer knows its share: choose another --profile, or give a --window"
         );
     }
     Ok(Plan {
@@ -287,6 +288,12 @@ fn check_options_apply(args: &Bench, entrants: &[Entrant]) -> Result<()> {
     }
     if !args.arrivals.is_empty() && !any(|cell| cell.load.rate().is_some()) {
         bail!("--arrivals says when the messages of a rate are due: add one, such as --load 10k/s");
+    }
+    let is_variant = |entrant: &Entrant| variant_name(&entrant.case.mechanism).is_some();
+    if args.allocator.len() > 1 && !entrants.is_empty() && !entrants.iter().any(is_variant) {
+        bail!(
+            "no row for a second allocator: references, baselines and programs of their own have one row; name other mechanisms, or give one --allocator"
+        );
     }
     let has_only_pipelines = !any(|cell| !cell.pattern.is_pipeline());
     for (option, is_given) in [("--wait", !args.wait.is_empty()), ("--capacity", !args.capacity.is_empty())] {

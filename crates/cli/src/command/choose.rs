@@ -59,7 +59,7 @@ pub(crate) fn run(registry: &Registry, args: &Choose) -> Result<Exit> {
     }
     if !dialogue::is_possible() {
         bail!(
-            "nothing is asked, and questions need a terminal. Give the question as options, such as \
+            "no question is given, and the dialogue needs a terminal. Give the question as options, such as \
              `estafette choose --scope process --pattern ping-pong --size 1KiB`, or a record with --record; \
              see `estafette choose --help`"
         );
@@ -71,7 +71,9 @@ pub(crate) fn run(registry: &Registry, args: &Choose) -> Result<Exit> {
     };
     report_to_stderr(&format!("The same without questions:\n  estafette choose {}\n", options.join(" ")));
     let parsed = Args::try_parse_from(["estafette", "choose"].into_iter().map(String::from).chain(options))?;
-    let Command::Choose(asked) = parsed.command else { bail!("the answers are no question for `choose`") };
+    let Command::Choose(asked) = parsed.command else {
+        bail!("internal error: the answers of the dialogue are no command `choose`")
+    };
     reply(registry, &Choose { json: args.json, out: args.out.clone(), budget: args.budget, seed: args.seed, ..*asked })
 }
 

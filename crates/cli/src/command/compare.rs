@@ -56,7 +56,7 @@ fn text(comparison: &Comparison) -> String {
     let mut text = String::new();
     for cases in comparison.cases.chunk_by(|one, next| one.cell == next.cell) {
         let rows: Vec<_> = cases.iter().map(row).collect();
-        let headers = ["mechanism", "A", "B", "B better by, drift off", "", "verdict"];
+        let headers = ["mechanism", "A", "B", "B better by (drift subtracted)", "", "verdict"];
         let table = columns(&headers, &[Left, Right, Right, Right, Left, Left], &rows);
         text.push_str(&format!("{}\n{table}\n", cases[0].cell));
     }
@@ -73,7 +73,7 @@ fn row(case: &Compared) -> Vec<String> {
     let (change, interval) = case.change.as_ref().map_or((String::from("-"), String::new()), |change| {
         (format!("{} %", percent(change.estimate)), between(change))
     });
-    let verdict = case.verdict.map_or(String::from("(anchor)"), |verdict| verdict.to_string());
+    let verdict = case.verdict.map_or(String::from("(drift reference)"), |verdict| verdict.to_string());
     vec![plain(&case.mechanism), a, b, change, interval, verdict]
 }
 
@@ -99,7 +99,7 @@ mod tests {
             text.contains("1 anchor(s)") && text.contains("\n0 of 4 comparisons are inconclusive; 2 faster"),
             "{text}"
         );
-        assert!(text.contains("(anchor)\n") && text.contains("/s  "), "{text}");
+        assert!(text.contains("(drift reference)\n") && text.contains("/s  "), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     }
 
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn anchors_that_disagree_are_reported() {
-        let unsteady = "did not hold still";
+        let unsteady = "changed unevenly";
         assert!(
             !output(&record(), &changed("process/reference-ring", 1.3)).contains(unsteady),
             "one anchor agrees with itself"

@@ -65,11 +65,11 @@ fn peers(registry: &Registry) -> Vec<Finding> {
         .iter()
         .filter_map(|entry| {
             let how = entry.mechanism().check_available().err()?;
-            Some(Finding::note("peer", format!("{} is not available", entry.spec().name), how))
+            Some(Finding::note("mechanism", format!("{} is not available", entry.spec().name), how))
         })
         .collect();
     if unavailable.is_empty() {
-        return vec![Finding::ok("peers", format!("all {} mechanisms are available", registry.iter().count()))];
+        return vec![Finding::ok("mechanisms", format!("all {} are available", registry.iter().count()))];
     }
     unavailable
 }

@@ -73,7 +73,7 @@ pub(crate) fn run(registry: &Registry, args: &Ping) -> Result<Exit> {
     progress.stage("measuring", "round trips");
     let entrant = Entrant::new(case, false);
     let plan = plan(&entrant, args, cpus);
-    let outcome = run::instance(registry, &plan, &entrant, plan.seed, &mut scratch, &mut interrupt)?;
+    let outcome = run::run_instance(registry, &plan, &entrant, plan.seed, &mut scratch, &mut interrupt)?;
     progress.finish();
     let Some(figures) = figures(outcome, &entrant.case.mechanism)? else { return Ok(Exit::Interrupted) };
     let summary = Summary {
@@ -167,7 +167,7 @@ fn figures(outcome: Result<Figures, Failure>, mechanism: &str) -> Result<Option<
 /// Returns the bound of a cell, if there is one.
 fn least_time(cell: &Cell, limits: &Limits) -> Option<LeastTime> {
     let handling = [bound::Handling::measure(cell.payload)];
-    let bound = bound::bind(cell, limits, None, &handling, None, None)?;
+    let bound = bound::bound_of(cell, limits, None, &handling, None, None)?;
     Some(LeastTime { name: bound.cost().to_string(), ns: bound.ns() })
 }
 
@@ -216,7 +216,10 @@ fn block(summary: &Summary<'_>, cell: &Cell) -> Result<String> {
             .push((String::from("Processor time"), format!("{} a round trip, of all processes", units::duration(cpu))));
     }
     if let Some(calls) = summary.system_calls {
-        lines.push((String::from("System calls"), format!("{calls:.1} a round trip, of all processes, counted apart")));
+        lines.push((
+            String::from("System calls"),
+            format!("{calls:.1} a round trip, of all processes, counted in a separate run"),
+        ));
     }
     if summary.figures.faults.lost > 0 {
         lines.push((String::from("Lost"), summary.figures.faults.lost.to_string()));

@@ -170,7 +170,7 @@ impl Verifier<'_> {
         for window in WINDOWS {
             let plan = self.plan(entrant, window);
             let Verifier { registry, seed, scratch, interrupt, .. } = self;
-            verdict = match run::instance(registry, &plan, entrant, *seed, scratch, interrupt)? {
+            verdict = match run::run_instance(registry, &plan, entrant, *seed, scratch, interrupt)? {
                 Ok(Figures { breach: Some(breach), .. }) => return Ok(Some(VerifyVerdict::Broken(breach.to_string()))),
                 Ok(Figures { messages: 0, discarded, .. }) => {
                     VerifyVerdict::Inconclusive(discarded.map(|why| why.to_string()).unwrap_or_default())

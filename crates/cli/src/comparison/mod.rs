@@ -198,7 +198,8 @@ impl Comparison {
 }
 
 impl Compared {
-    /// Compares one case. `shift` is by how much B is slower, before the drift is subtracted.
+    /// Compares one case. `shift` is by how much B is better, as a ln ratio, before the drift
+    /// is subtracted.
     fn of(
         case: &Case,
         [ours, theirs]: [&Measured<'_>; 2],

@@ -6,7 +6,7 @@ use estafette_measure::discarded::Discarded;
 use estafette_measure::fingerprint::Fingerprint;
 use estafette_measure::hosts::ClockError;
 use estafette_measure::message::Faults;
-use estafette_measure::own_figures::OwnFigures;
+use estafette_measure::pattern_figures::PatternFigures;
 use estafette_measure::plan::Entrant;
 use estafette_measure::record::{FORMAT, Figures, InstanceRecord, Latency, Peer, Provenance, VERSION};
 use estafette_measure::spec::{Runtime, Scope, Wait};
@@ -54,7 +54,7 @@ fn figures(pattern: Pattern, ns: u64) -> Figures {
         offered: 1_000,
         delivered: 1_000,
         fairness: None,
-        own: OwnFigures::None,
+        of_pattern: PatternFigures::None,
         memory: None,
         lost_in_window: 0,
         faults: Faults::default(),

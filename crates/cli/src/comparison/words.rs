@@ -46,7 +46,7 @@ pub(crate) fn drift(drift: Option<&Drift>) -> String {
     };
     let few = if drift.has_few_anchors() { "; so few may miss an uneven drift" } else { "" };
     let unsteady = if drift.is_unsteady() {
-        " The machine did not hold still: measure both again while nothing else runs."
+        " The speed of the machine changed unevenly: measure both again while nothing else runs."
     } else {
         ""
     };

@@ -175,7 +175,7 @@ mod tests {
         let mut state = State::default();
         state.update(&record, None);
         let causes: Vec<(&str, usize)> = state.discarded.iter().map(|(cause, count)| (&**cause, *count)).collect();
-        assert_eq!(causes, [("the hypervisor took time", 2), ("the host moved the virtual CPUs", 1)]);
+        assert_eq!(causes, [("the hypervisor took time", 2), ("the hypervisor moved the virtual CPUs", 1)]);
         assert_eq!(state.tables[0].discarded, 3);
     }
 }

@@ -86,7 +86,7 @@ fn draw_tables(frame: &mut Frame<'_>, state: &State, area: Rect) {
         headers.push("control");
         widths.push(Constraint::Length(18));
     }
-    headers.extend(["shows from", "discarded"]);
+    headers.extend(["detects from", "discarded"]);
     widths.extend([Constraint::Length(10), Constraint::Length(9)]);
     let header = Row::new(headers).style(Modifier::UNDERLINED);
     frame.render_widget(Table::new(rows, widths).header(header), area);

@@ -123,10 +123,10 @@ fn columns(ranking: &Ranking) -> Vec<CellColumn> {
 /// The columns of the times and the length of encoded messages.
 fn codec() -> [CellColumn; 3] {
     [
-        figure("encode", |_, _, result| duration(result.own.codec().map(|codec| codec.encode_ns))),
-        figure("decode", |_, _, result| duration(result.own.codec().map(|codec| codec.decode_ns))),
+        figure("encode", |_, _, result| duration(result.of_pattern.codec().map(|codec| codec.encode_ns))),
+        figure("decode", |_, _, result| duration(result.of_pattern.codec().map(|codec| codec.decode_ns))),
         figure("bytes", |_, _, result| {
-            let bytes = result.own.codec().map(|codec| codec.encoded_bytes);
+            let bytes = result.of_pattern.codec().map(|codec| codec.encoded_bytes);
             Entry::optional(bytes, bytes.map_or(String::from("-"), |bytes| units::grouped(bytes.round() as u64)))
         }),
     ]
@@ -145,14 +145,14 @@ fn cancelled() -> Vec<CellColumn> {
 
 /// The number of dropped receives (0), or of lost messages (1).
 fn dropped(result: &RowResult, at: usize) -> Entry {
-    let number = result.own.dropped().unwrap_or_default()[at];
+    let number = result.of_pattern.dropped().unwrap_or_default()[at];
     Entry::number(number as f64, units::grouped(number))
 }
 
 /// The columns of the memory that a burst takes.
 fn burst() -> Vec<CellColumn> {
     fn at(result: &RowResult, at: usize) -> Entry {
-        memory(result.own.burst_memory().map(|sizes| sizes[at]))
+        memory(result.of_pattern.burst_memory().map(|sizes| sizes[at]))
     }
     vec![
         figure("memory when empty", |_, _, result| at(result, 0)),

@@ -30,10 +30,10 @@ const STREAM: [Shown; 3] = [
 ];
 
 const CODEC: [Shown; 3] = [
-    ("encode · throughput", |result, len| Some(at(result.own.codec()?.encode_ns, len))),
-    ("decode, every byte looked at · throughput", |result, len| Some(at(result.own.codec()?.decode_ns, len))),
+    ("encode · throughput", |result, len| Some(at(result.of_pattern.codec()?.encode_ns, len))),
+    ("decode, every byte looked at · throughput", |result, len| Some(at(result.of_pattern.codec()?.decode_ns, len))),
     ("bytes of an encoded message · times the data's", |result, len| {
-        let bytes = result.own.codec()?.encoded_bytes;
+        let bytes = result.of_pattern.codec()?.encoded_bytes;
         Some([units::grouped(bytes.round() as u64), format!("{}×", units::three_digits(bytes / len as f64))])
     }),
 ];

@@ -28,7 +28,7 @@ pub(crate) fn fairness(rankings: &[Ranking]) -> String {
             let cells: Vec<_> = std::iter::once(first).chain(candidates.filter(same)).take(8).collect();
             let name = format!("{scope}");
             let heads: Vec<_> =
-                cells.iter().map(|of| format!("{}→{}", of.cell.senders(), of.cell.consumers())).collect();
+                cells.iter().map(|of| format!("{}→{}", of.cell.streams(), of.cell.consumers())).collect();
             let rows = first.rows.iter().map(|row| {
                 let mut line = vec![short(row).to_owned()];
                 line.extend(cells.iter().map(|of| {

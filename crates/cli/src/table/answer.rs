@@ -12,20 +12,20 @@ use super::words::{difference, short};
 
 /// The outcome of a cell for the candidates: the mechanisms that a program might choose.
 pub(crate) struct TableOutcome<'a> {
-    /// The fastest, and those that are not known to be slower: the fastest first, the others in the
-    /// order of the table.
+    /// The candidates that no other candidate is decided to beat: the fastest first, the others in
+    /// the order of the table. A candidate without a rank, which has too few rounds in common with
+    /// the others, is among them only if its time is shorter than that of the fastest.
     pub(crate) leaders: Vec<&'a Row>,
     /// Whether all leaders are known to be equivalent to the fastest.
     pub(crate) are_equivalent: bool,
-    /// The fastest of those that are known to be slower, and its comparison with the fastest of
-    /// all.
+    /// The fastest of the other candidates, and its comparison with the fastest of all.
     pub(crate) next: Option<(&'a Row, Interval)>,
 }
 
 /// Returns the outcome of a cell.
 ///
 /// It is `None` without a noise floor, which needs a control, and if fewer than two candidates have
-/// a result.
+/// a rank.
 pub(crate) fn outcome(ranking: &Ranking) -> Option<TableOutcome<'_>> {
     outcome_among(ranking, |_| true)
 }
@@ -33,18 +33,30 @@ pub(crate) fn outcome(ranking: &Ranking) -> Option<TableOutcome<'_>> {
 /// Returns the outcome of a cell for the mechanisms that a filter lets through.
 pub(crate) fn outcome_among(ranking: &Ranking, filter: impl Fn(&Row) -> bool) -> Option<TableOutcome<'_>> {
     ranking.floor?;
-    let candidates = candidates(ranking, filter);
-    let best = ranking.best_of(&candidates).filter(|_| candidates.len() > 1)?;
-    let verdict = |at: usize| ranking.comparison(best, at).verdict;
-    let others = candidates.into_iter().filter(|at| *at != best);
-    let (slower, equal): (Vec<usize>, Vec<usize>) = others.partition(|at| verdict(*at) == Verdict::Slower);
+    let (ranked, unranked): (Vec<usize>, Vec<usize>) =
+        candidates(ranking, filter).into_iter().partition(|at| is_ranked(&ranking.rows[*at]));
+    if ranked.len() < 2 {
+        return None;
+    }
+    let unbeaten = ranking.unbeaten(&ranked);
+    let best = *unbeaten.first()?;
+    let is_slower = |at: &usize| unbeaten.iter().any(|leader| ranking.is_better(*leader, *at));
+    let (slower, mut leaders): (Vec<usize>, Vec<usize>) = ranked.into_iter().partition(is_slower);
+    let time = |at: usize| ranking.rows[at].result.as_ref().map_or(f64::INFINITY, |result| result.metric_ns);
+    leaders.extend(unranked.into_iter().filter(|at| time(*at) < time(best)));
+    let others = || leaders.iter().copied().filter(|at| *at != best);
     let next =
         ranking.best_of(&slower).and_then(|at| Some((&ranking.rows[at], ranking.comparison(best, at).interval?)));
     Some(TableOutcome {
-        are_equivalent: equal.iter().all(|at| verdict(*at) == Verdict::Equivalent),
-        leaders: iter::once(best).chain(equal).map(|at| &ranking.rows[at]).collect(),
+        are_equivalent: others().all(|at| ranking.comparison(best, at).verdict == Verdict::Equivalent),
+        leaders: iter::once(best).chain(others()).map(|at| &ranking.rows[at]).collect(),
         next,
     })
+}
+
+/// Whether a row has a rank. Without one, it has too few rounds in common with the others.
+pub(super) fn is_ranked(row: &Row) -> bool {
+    row.result.as_ref().is_some_and(|result| result.rank.is_some())
 }
 
 /// Returns the fastest of the candidates that have a result.
@@ -89,6 +101,7 @@ pub(super) fn without_outcome(ranking: &Ranking) -> &'static str {
     match candidates.count() {
         0 => "no mechanism has a result",
         1 => "only one mechanism took part: nothing to compare",
+        _ if ranking.floor.is_some() => "not decided: fewer than 6 rounds that two mechanisms have in common",
         _ => "not decided: fewer than 6 valid rounds of the control",
     }
 }
@@ -132,7 +145,7 @@ fn other_data(ranking: &Ranking, outcome: &TableOutcome<'_>) -> String {
             continue;
         }
         let others = class.into_iter().filter(|at| *at != best);
-        let equal = others.filter(|at| ranking.comparison(best, *at).verdict != Verdict::Slower);
+        let equal = others.filter(|at| !ranking.is_better(best, *at));
         let names: Vec<&str> = iter::once(best).chain(equal).map(|at| short(&ranking.rows[at])).collect();
         let times = ranking.comparison(fastest, best).interval;
         let times =

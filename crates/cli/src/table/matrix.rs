@@ -8,7 +8,7 @@ use estafette_measure::units;
 
 use super::answer::{list, outcome, without_outcome};
 use super::cell::{against_first, labelled, rank_label, time};
-use super::notes::caveats_at;
+use super::notes::{caveats_at, facts_at};
 use super::words::{difference, short, without_result};
 use crate::columns::{Left, Right, columns, wrapped};
 
@@ -47,7 +47,7 @@ impl Axis {
     pub(crate) fn value(self, cell: &Cell) -> String {
         match self {
             Axis::Size => cell.payload.to_string(),
-            Axis::Producers => format!("{}→{}", cell.senders(), cell.consumers()),
+            Axis::Producers => format!("{}→{}", cell.streams(), cell.consumers()),
             Axis::Capacity => format!("capacity {}", cell.capacity),
             Axis::Load => cell.load.to_string(),
         }
@@ -116,7 +116,8 @@ pub(super) fn table(group: &[&Ranking]) -> String {
     let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
     let table = columns(&headers, &alignment, &rows);
     let caveats: String = unique(group.iter().map(|ranking| caveats_at(ranking, &axis.value(&ranking.cell))));
-    format!("{}{}{table}{caveats}", wrapped("", &heading(group, axis)), wrapped("", &answers(group, axis)))
+    let facts: String = group.iter().map(|ranking| facts_at(ranking, &axis.value(&ranking.cell))).collect();
+    format!("{}{}{table}{facts}{caveats}", wrapped("", &heading(group, axis)), wrapped("", &answers(group, axis)))
 }
 
 /// Returns the heading of the cells, with the name of the axis instead of the value.

@@ -2,19 +2,21 @@
 //! mechanisms differ in their promises.
 
 use estafette_measure::case::Load;
-use estafette_measure::ranking::{Basis, OneWay, Ranking, Row, RowResult};
+use estafette_measure::ranking::{Basis, NoResult, OneWay, Ranking, Row, RowResult};
 use estafette_measure::record::Record;
 use estafette_measure::spec::{Loss, Ordering};
 use estafette_measure::stats::ModeLevel;
 use estafette_measure::{MAX_LOSS, units};
 
-use super::answer::{TableOutcome, outcome, shortened_list};
+use super::answer::{TableOutcome, is_ranked, outcome, shortened_list};
 use super::words::{difference, percent, short, times};
 use crate::columns::{columns, lines, plain, wrapped};
 use crate::remedy::with_remedy;
 
 /// A time this many times as long as that of a mechanism with a worse rank is noted.
 const MISPLACED: f64 = 1.25;
+/// If pauses change the time of all mechanisms of a cell by more than this factor, it is noted.
+const PAUSE_EFFECT: f64 = 1.1;
 
 /// Returns the footer: see [`facts`].
 pub(super) fn footer(ranking: &Ranking) -> String {
@@ -39,15 +41,6 @@ pub(crate) fn facts(ranking: &Ranking) -> Vec<String> {
         1 => String::from("1 instance discarded"),
         count => format!("{count} instances discarded"),
     });
-    let left_out = ranking.left_out.map(|left_out| {
-        format!(
-            "{} of {} rounds left out: a cache line took {} to the other core and back, not {}",
-            left_out.rounds,
-            left_out.of,
-            units::duration(left_out.other_ns),
-            units::duration(left_out.counted_ns)
-        )
-    });
     let notes = [
         bound(ranking),
         one_way(ranking),
@@ -56,12 +49,42 @@ pub(crate) fn facts(ranking: &Ranking) -> Vec<String> {
         control,
         batch,
         discarded,
-        left_out,
+        left_out(ranking),
+        pause_effect(ranking),
         by_unpaused_runs(ranking),
         unchecked(ranking),
         by_whole_windows(ranking),
     ];
     notes.into_iter().flatten().collect()
+}
+
+/// The facts of a cell of a matrix that its columns do not show. `value` is its value on the axis.
+pub(super) fn facts_at(ranking: &Ranking, value: &str) -> String {
+    let notes = [left_out(ranking), pause_effect(ranking), by_unpaused_runs(ranking), by_whole_windows(ranking)];
+    let notes: Vec<String> = notes.into_iter().flatten().collect();
+    if notes.is_empty() { String::new() } else { wrapped("  ", &format!("{value}: {}", notes.join(" · "))) }
+}
+
+/// The rounds that do not count, because the cores were at another distance.
+fn left_out(ranking: &Ranking) -> Option<String> {
+    ranking.left_out.map(|left_out| {
+        format!(
+            "{} of {} rounds left out: a cache line took {} to the other core and back, not {}",
+            left_out.rounds,
+            left_out.of,
+            units::duration(left_out.other_ns),
+            units::duration(left_out.counted_ns)
+        )
+    })
+}
+
+/// Says how much more or less time all mechanisms take without pauses, if that is more than
+/// [`PAUSE_EFFECT`].
+fn pause_effect(ranking: &Ranking) -> Option<String> {
+    let effect = ranking.pause_effect?;
+    let is_large = effect.low > PAUSE_EFFECT.ln() || effect.high < -PAUSE_EFFECT.ln();
+    let times = units::three_digits((-effect.estimate).exp());
+    is_large.then(|| format!("without pauses between slices, all take about {times} times as long"))
 }
 
 /// The mechanisms of a cell that are compared in this way.
@@ -163,6 +186,7 @@ pub(crate) fn notes(ranking: &Ranking, value: &str) -> Vec<Note> {
     notes.extend(modes(ranking, value));
     notes.extend(misplaced(ranking, value));
     notes.extend(undecided_although_worse(ranking, value));
+    notes.extend(unranked(ranking, value));
     let mut notes: Vec<Note> = notes.into_iter().map(Note::Words).collect();
     for row in &ranking.rows {
         if let Some((count, why)) = &row.failed {
@@ -173,7 +197,13 @@ pub(crate) fn notes(ranking: &Ranking, value: &str) -> Vec<Note> {
             let breach = plain(&breach.to_string());
             notes.push(Note::Failure(format!("{} broke its promise: {breach}", row.spec.name)));
         }
-        if let Some(lost) = row.lost {
+        if let Some(NoResult::LongerThanSlice(ns)) = row.no_result {
+            let (name, time) = (short(row), units::duration(ns));
+            notes.push(Note::Words(format!(
+                "{name} has no result: its round trips ({time}) are longer than a slice, and timers that it may wait for run on between slices; measure it with --slice off"
+            )));
+        }
+        if let Some(NoResult::LosesTooMuch(lost)) = row.no_result {
             let words = "of the messages it was given, so at this load it has no 99th percentile";
             notes.push(Note::Words(format!("{} lost {} {words}", row.spec.name, percent(lost))));
         }
@@ -235,27 +265,48 @@ fn modes(ranking: &Ranking, value: &str) -> Option<String> {
     (!rows.is_empty()).then(|| format!("two modes{at}: {}", rows.join("; ")))
 }
 
-/// Names the mechanisms whose time is longer than that of one with a worse rank.
-fn misplaced(ranking: &Ranking, value: &str) -> Option<String> {
-    let rows = || ranking.rows.iter().filter_map(|row| Some((short(row), row.result.as_ref()?)));
-    let rank = |result: &RowResult| result.rank.map(|rank| rank.number);
-    let is_longer = |one: &RowResult, other: &RowResult| one.metric_ns > MISPLACED * other.metric_ns;
-    let is_misplaced = |one: &RowResult| {
-        rows().any(|(_, other)| rank(one).zip(rank(other)).is_some_and(|(a, b)| a < b) && is_longer(one, other))
+/// Names the mechanisms whose time is longer than that of one with a worse rank: first those that
+/// take longer in the same rounds too, where the difference is not decided, then those that do not.
+fn misplaced(ranking: &Ranking, value: &str) -> Vec<String> {
+    let rows = &ranking.rows;
+    let rank = |at: usize| Some(rows[at].result.as_ref()?.rank?.number);
+    let time = |at: usize| rows[at].result.as_ref().map_or(f64::INFINITY, |result| result.metric_ns);
+    let shorter = |at: usize| {
+        let has_worse_rank = move |other: &usize| rank(at).zip(rank(*other)).is_some_and(|(a, b)| a < b);
+        (0..rows.len()).filter(has_worse_rank).filter(move |other| time(at) > MISPLACED * time(*other))
     };
-    let names: Vec<&str> = rows().filter(|(_, result)| is_misplaced(result)).map(|(name, _)| name).collect();
+    let takes_longer =
+        |at: usize, other: usize| ranking.comparison(at, other).interval.is_none_or(|interval| interval.estimate > 0.0);
+    let misplaced = (0..rows.len()).filter(|at| shorter(*at).next().is_some());
+    let (undecided, by_drift): (Vec<usize>, Vec<usize>) =
+        misplaced.partition(|at| shorter(*at).any(|other| takes_longer(*at, other)));
     let at = if value.is_empty() { String::new() } else { format!(" at {value}") };
-    let names = names.join(", ");
-    let words = || {
+    let names = |of: &[usize]| of.iter().map(|at| short(&rows[*at])).collect::<Vec<_>>().join(", ");
+    let undecided = (!undecided.is_empty()).then(|| {
         format!(
-            "times and ranks disagree{at}: {names}; trust the ranks, which compare measurements made at the same time"
+            "ranked above rows with shorter times{at}, because the differences are not decided: {}",
+            names(&undecided)
         )
-    };
-    (!names.is_empty()).then(words)
+    });
+    let by_drift = (!by_drift.is_empty()).then(|| {
+        format!(
+            "times and ranks disagree{at}: {}; trust the ranks, which compare measurements made at the same time",
+            names(&by_drift)
+        )
+    });
+    undecided.into_iter().chain(by_drift).collect()
 }
 
-/// Names the mechanisms that are not decided to be slower than the fastest candidate, although
-/// their rank is worse: other rows are decided to be faster.
+/// Names the candidates without a rank.
+fn unranked(ranking: &Ranking, value: &str) -> Option<String> {
+    let is_unranked = |row: &&Row| row.result.is_some() && !is_ranked(row) && ranking.floor.is_some();
+    let names: Vec<&str> = ranking.rows.iter().filter(is_unranked).map(short).collect();
+    let at = if value.is_empty() { String::new() } else { format!(" at {value}") };
+    (!names.is_empty()).then(|| format!("too few rounds in common with others for a rank{at}: {}", names.join(", ")))
+}
+
+/// Names the mechanisms that have a worse rank than the fastest candidate, because more rows are
+/// decided to be faster, although no difference between the two is decided.
 fn undecided_although_worse(ranking: &Ranking, value: &str) -> Option<String> {
     let TableOutcome { leaders, .. } = outcome(ranking)?;
     let number = |row: &Row| Some(row.result.as_ref()?.rank?.number);
@@ -266,7 +317,9 @@ fn undecided_although_worse(ranking: &Ranking, value: &str) -> Option<String> {
     let at = if value.is_empty() { String::new() } else { format!(" at {value}") };
     let words = || {
         let (best, names) = (short(best), shortened_list(&names, "and"));
-        format!("not decided to be slower than {best}{at}, but ranked below it, because more rows are faster: {names}")
+        format!(
+            "ranked below {best}{at} because more rows are faster, although no difference from it is decided: {names}"
+        )
     };
     (!names.is_empty()).then(words)
 }
@@ -367,14 +420,26 @@ mod tests {
     #[test]
     fn a_row_whose_time_is_much_longer_than_that_of_a_worse_rank_is_named() {
         let mut ranking = rank(&changed("process/unix-stream", 2.0)).remove(1);
-        assert_eq!(misplaced(&ranking, ""), None);
+        assert!(misplaced(&ranking, "").is_empty());
         for row in ranking.rows.iter_mut().filter(|row| short(row) == "unix-stream") {
             // As if the machine had been fast while it was measured.
             row.result.as_mut().unwrap().metric_ns /= 4.0;
         }
         let words = "pipe; trust the ranks, which compare measurements made at the same time";
-        assert_eq!(misplaced(&ranking, ""), Some(format!("times and ranks disagree: {words}")));
-        assert_eq!(misplaced(&ranking, "4KiB"), Some(format!("times and ranks disagree at 4KiB: {words}")));
+        assert_eq!(misplaced(&ranking, ""), [format!("times and ranks disagree: {words}")]);
+        assert_eq!(misplaced(&ranking, "4KiB"), [format!("times and ranks disagree at 4KiB: {words}")]);
+    }
+
+    #[test]
+    fn a_row_that_is_ranked_above_a_shorter_time_is_named() {
+        let mut ranking = rank(&changed("process/unix-stream", 2.0)).remove(1);
+        // As if the difference were not decided, and the slower one beaten by fewer rows.
+        for row in &mut ranking.rows {
+            let number = if short(row) == "unix-stream" { 1 } else { 2 };
+            row.result.as_mut().unwrap().rank = Some(Rank { number, tied: false });
+        }
+        let words = "ranked above rows with shorter times, because the differences are not decided: unix-stream";
+        assert_eq!(misplaced(&ranking, ""), [words]);
     }
 
     #[test]
@@ -386,8 +451,9 @@ mod tests {
         worse.result.as_mut().unwrap().rank = Some(Rank { number: 9, tied: false });
         let outcome = outcome(&ranking).unwrap();
         let [best, worse] = [0, 1].map(|at| short(outcome.leaders[at]));
-        let words =
-            format!("not decided to be slower than {best}, but ranked below it, because more rows are faster: {worse}");
+        let words = format!(
+            "ranked below {best} because more rows are faster, although no difference from it is decided: {worse}"
+        );
         assert_eq!(undecided_although_worse(&ranking, ""), Some(words));
     }
 

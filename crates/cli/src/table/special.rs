@@ -18,7 +18,7 @@ pub(super) fn cancelled(ranking: &Ranking) -> String {
         let mut columns = vec![row.spec.name.clone(), row.spec.cancel.to_string()];
         match &row.result {
             Some(result) => {
-                columns.extend(result.own.dropped().unwrap_or_default().map(units::grouped));
+                columns.extend(result.of_pattern.dropped().unwrap_or_default().map(units::grouped));
                 columns.push(units::rate(1e9 / result.metric_ns));
             }
             None => columns.push(String::from("failed")),
@@ -33,7 +33,7 @@ pub(super) fn cancelled(ranking: &Ranking) -> String {
 pub(super) fn burst(ranking: &Ranking) -> String {
     let headers = ["memory in use", "empty", "full", "after"];
     let rows = ranking.rows.iter().map(|row| {
-        let sizes = row.result.as_ref().and_then(|result| result.own.burst_memory());
+        let sizes = row.result.as_ref().and_then(|result| result.of_pattern.burst_memory());
         let sizes = sizes.map(|sizes| sizes.map(units::memory).to_vec());
         [vec![row.spec.name.clone()], sizes.unwrap_or_else(|| vec![String::from("failed")])].concat()
     });
@@ -47,7 +47,8 @@ pub(super) fn codec(ranking: &Ranking) -> String {
     let headers = ["#", &scope, "encode", "decode", "bytes", "against 1st", "× bound"];
     let rows = ranking.rows.iter().map(|row| {
         let (rank, name) = (rank_label(row), labelled(short(row)));
-        let Some((result, codec)) = row.result.as_ref().and_then(|result| Some((result, result.own.codec()?))) else {
+        let Some((result, codec)) = row.result.as_ref().and_then(|result| Some((result, result.of_pattern.codec()?)))
+        else {
             return vec![rank, name, without_result(row).to_owned()];
         };
         vec![

@@ -1,6 +1,6 @@
 //! Words and figures that several tables have.
 
-use estafette_measure::ranking::Row;
+use estafette_measure::ranking::{NoResult, Row};
 use estafette_measure::stats::Interval;
 use estafette_measure::units;
 
@@ -13,8 +13,11 @@ pub(crate) fn short(row: &Row) -> &str {
 pub(crate) fn without_result(row: &Row) -> &'static str {
     if row.breach.is_some() {
         "broke its promise"
-    } else if row.lost.is_some() {
-        "loses too much"
+    } else if let Some(why) = row.no_result {
+        match why {
+            NoResult::LosesTooMuch(_) => "loses too much",
+            NoResult::LongerThanSlice(_) => "see below",
+        }
     } else if row.failed.is_some() {
         "failed"
     } else {
@@ -36,14 +39,32 @@ pub(crate) fn difference(ln: f64) -> String {
 
 /// Formats a ln ratio as a multiple of the other's time: `1.43 [1.38 - 1.50]`.
 pub(crate) fn times(interval: &Interval) -> String {
-    let [estimate, low, high] =
-        [interval.estimate, interval.high, interval.low].map(|ln| units::three_digits((-ln).exp()));
+    let all = [interval.estimate, interval.high, interval.low].map(|ln| (-ln).exp());
+    let mut texts = all.map(units::three_digits);
+    // A narrow interval shows its width.
+    for decimals in 3..=5 {
+        if texts[1] != texts[2] || interval.low == interval.high {
+            break;
+        }
+        texts = all.map(|times| format!("{times:.decimals$}"));
+    }
+    let [estimate, low, high] = texts;
     format!("{estimate} [{low} - {high}]")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_narrow_interval_shows_its_width() {
+        let times = |low: f64, high: f64| {
+            times(&Interval { estimate: -1.35_f64.ln(), low: -high.ln(), high: -low.ln(), coverage: 0.96 })
+        };
+        assert_eq!(times(1.31, 1.39), "1.35 [1.31 - 1.39]");
+        assert_eq!(times(1.348, 1.3512), "1.350 [1.348 - 1.351]");
+        assert_eq!(times(1.35, 1.35), "1.35 [1.35 - 1.35]");
+    }
 
     #[test]
     fn a_large_difference_is_a_factor() {

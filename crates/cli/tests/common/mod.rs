@@ -218,17 +218,28 @@ impl Ground {
 
     /// The living processes of this ground, by number and name.
     pub(crate) fn processes(&self) -> Vec<String> {
-        let (marker, value) = self.marker();
-        let wanted = format!("{marker}={value}");
-        let carries = |process: &fs::DirEntry| {
-            let environment = fs::read(process.path().join("environ")).unwrap_or_default();
-            environment.split(|&byte| byte == 0).any(|variable| variable == wanted.as_bytes())
-        };
-        let named = |process: fs::DirEntry| {
+        let named = |(process, _): (fs::DirEntry, _)| {
             let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
             format!("{} {}", process.file_name().to_string_lossy(), name.trim())
         };
-        fs::read_dir("/proc").expect("/proc").flatten().filter(carries).map(named).collect()
+        self.living().map(named).collect()
+    }
+
+    /// The variables in the environment of each living process of this ground, as `NAME=VALUE`.
+    pub(crate) fn environments(&self) -> Vec<Vec<String>> {
+        self.living().map(|(_, environment)| environment).collect()
+    }
+
+    /// The folders in `/proc` of the living processes of this ground, with their environments.
+    fn living(&self) -> impl Iterator<Item = (fs::DirEntry, Vec<String>)> {
+        let (marker, value) = self.marker();
+        let wanted = format!("{marker}={value}");
+        fs::read_dir("/proc").expect("/proc").flatten().filter_map(move |process| {
+            let environment = fs::read(process.path().join("environ")).unwrap_or_default();
+            let variables = environment.split(|&byte| byte == 0);
+            let variables: Vec<String> = variables.map(|variable| String::from_utf8_lossy(variable).into()).collect();
+            variables.contains(&wanted).then_some((process, variables))
+        })
     }
 
     /// Checks that nothing is left: no process, no temporary file, no shared memory or queue, no

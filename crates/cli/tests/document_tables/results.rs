@@ -44,8 +44,8 @@ pub(crate) fn quantity(row: &Row, name: &str) -> Option<f64> {
         "lost" => Some(result.lost * 100.0),
         "calls" => row.calls,
         "fairness" => result.fairness,
-        "dropped receives" => result.own.dropped().map(|[dropped, _]| dropped as f64),
-        "messages lost by them" => result.own.dropped().map(|[_, lost]| lost as f64),
+        "dropped receives" => result.of_pattern.dropped().map(|[dropped, _]| dropped as f64),
+        "messages lost by them" => result.of_pattern.dropped().map(|[_, lost]| lost as f64),
         other => panic!("unknown figure {other}"),
     }
 }

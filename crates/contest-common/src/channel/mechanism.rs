@@ -41,11 +41,11 @@ impl<C: ThreadChannel> Mechanism for BetweenThreads<C> {
     }
 
     fn supports(&self, case: &Case) -> Result<(), String> {
-        C::supports(case.capacity, case.sending())
+        C::supports(case.capacity, case.senders())
     }
 
     fn effective_capacity(&self, case: &Case) -> Option<u64> {
-        probe::of_threads::<C>(case.capacity, case.sending())
+        probe::of_threads::<C>(case.capacity, case.senders())
     }
 }
 
@@ -55,11 +55,11 @@ impl<C: TaskChannel> Mechanism for BetweenTasks<C> {
     }
 
     fn supports(&self, case: &Case) -> Result<(), String> {
-        C::supports(case.capacity, case.sending())
+        C::supports(case.capacity, case.senders())
     }
 
     fn effective_capacity(&self, case: &Case) -> Option<u64> {
-        probe::of_tasks::<C>(case.capacity, case.sending())
+        probe::of_tasks::<C>(case.capacity, case.senders())
     }
 }
 
@@ -72,7 +72,7 @@ impl<C: TaskChannel> AsyncMechanism for BetweenTasks<C> {
 /// Opens the ends of all parties of a case.
 fn open<C: Channel, P: Value>(case: &Case) -> Result<Ends<SendEnd<C, P>, RecvEnd<C, P>>> {
     let open = || {
-        let (tx, rx) = C::open(case.capacity, case.sending());
+        let (tx, rx) = C::open(case.capacity, case.senders());
         (SendEnd::<C, P>(tx), RecvEnd::<C, P>(rx))
     };
     if !case.pattern.has_several_parties() {
@@ -80,8 +80,8 @@ fn open<C: Channel, P: Value>(case: &Case) -> Result<Ends<SendEnd<C, P>, RecvEnd
     }
     let (tx, rx) = open();
     // Not `Ends::many`: its iterators would be compiled for each channel and type of message.
-    let mut parties = Vec::with_capacity(case.sending() + case.consumers());
-    for index in 1..case.sending() {
+    let mut parties = Vec::with_capacity(case.senders() + case.consumers());
+    for index in 1..case.senders() {
         parties.push(PartyEnds { role: Role::Producer(index), tx: Some(SendEnd(tx.0.clone())), rx: None });
     }
     for index in 1..case.consumers() {

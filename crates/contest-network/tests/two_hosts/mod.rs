@@ -1,15 +1,13 @@
-//! Plays cases as if their two ends were on two hosts: each child has its own address and its own
+//! Runs cases as if their two ends were on two hosts: each child has its own address and its own
 //! directory, and only text passes between them.
 
-use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use estafette_measure::case::{Case, Cell, Load, Pattern, Payload, Place, Role};
 use estafette_measure::clock::now_ns;
+use estafette_measure::coordinator::Scratch;
 use estafette_measure::protocol::{self, Assignment, Report, ToChild, ToCoordinator};
 use estafette_measure::spec::{Loss, Runtime, Scope, Wait};
 use estafette_measure::window::Window;
@@ -17,12 +15,12 @@ use estafette_measure::{Entry, LinkEstimate, Registry};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-/// The environment variable of a process that plays a child.
+/// The environment variable of a process that runs a child.
 const CHILD: &str = "ESTAFETTE_TEST_CHILD";
 /// How long a child may take for anything, beside other programs on slow cores.
 const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
-/// Plays a child if this process was started as one; otherwise returns. Must be the test that is
+/// Runs a child if this process was started as one; otherwise returns. Must be the test that is
 /// called `be_a_child`.
 pub(crate) fn be_a_child(registry: &Registry) {
     if std::env::var_os(CHILD).is_some() {
@@ -50,7 +48,8 @@ pub(crate) fn case(name: &str, pattern: Pattern, len: usize) -> Case {
 struct Host {
     role: Role,
     address: IpAddr,
-    dir: PathBuf,
+    /// When it is dropped, the shared memory that libraries have named is removed too.
+    _dir: Scratch,
     socket: OwnedFd,
     process: Child,
     report: Option<Report>,
@@ -58,21 +57,18 @@ struct Host {
 
 impl Host {
     fn start(case: &Case, role: Role, address: IpAddr, window: Window) -> Host {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        let dir = std::env::temp_dir().join(format!("estafette-two-hosts-{}-{next}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
+        let dir = Scratch::new().unwrap();
         let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
         let (socket, theirs) = pair.unwrap();
         let process = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "be_a_child", "--nocapture", "--quiet"])
             .env(CHILD, "1")
-            .env("TMPDIR", &dir)
+            .env("TMPDIR", dir.path())
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        let parties = if let Role::Producer(_) = role { case.sending() } else { 1 };
+        let parties = if let Role::Producer(_) = role { case.senders() } else { 1 };
         let assignment = Assignment {
             protocol: protocol::VERSION,
             case: case.clone(),
@@ -80,14 +76,14 @@ impl Host {
             window,
             seed: 7,
             secret: 8,
-            dir: dir.clone(),
+            dir: dir.path().to_owned(),
             address,
             cpus: vec![None; parties],
             tail_ns: 3_000_000,
             link: Some(LinkEstimate { round_trip_ns: 100_000, packet_loss: 0.0, rate_bytes_per_s: 1e9 }),
         };
         protocol::send(&socket, &ToChild::Assignment(Box::new(assignment)), &[]).unwrap();
-        Host { role, address, dir, socket, process, report: None }
+        Host { role, address, _dir: dir, socket, process, report: None }
     }
 
     fn send(&self, packet: &ToChild) {
@@ -100,11 +96,10 @@ impl Drop for Host {
         // It fails only if the process has ended.
         let _ = self.process.kill();
         let _ = self.process.wait();
-        let _ = fs::remove_dir_all(&self.dir);
     }
 }
 
-/// Plays a case: the consumer at the first address and the producer at the second. Returns their
+/// Runs a case: the consumer at the first address and the producer at the second. Returns their
 /// reports.
 ///
 /// # Panics
@@ -181,7 +176,7 @@ fn socket_address(text: &str) -> Option<SocketAddr> {
     text.trim_end_matches('/').rsplit(['/', '@']).next()?.parse().ok()
 }
 
-/// Plays every pattern that mechanisms support between hosts, with the consumer at the first
+/// Runs every pattern that mechanisms support between hosts, with the consumer at the first
 /// address and the producer at the second. Returns the number of cases.
 pub(crate) fn play_all(registry: &Registry, addresses: [IpAddr; 2], patterns: &[Pattern]) -> usize {
     let window = Window::Count { warmup: 5, messages: 40 };

@@ -28,13 +28,11 @@ use crate::entry::Entry;
 use crate::laps::{HeatRecord, UNPAUSED_LAP};
 use crate::limits::{ends, line_round_trip_ns};
 use crate::pauses::{Turn, TurnWriter};
+use crate::plan::slice_for;
 use crate::usage::Steal;
 use crate::window::{TAIL_NS, Window};
 
-/// The minimum length of a slice for each byte of a message. A slice should have some tens of
-/// messages, even long ones.
-const SLICE_PER_BYTE: Duration = Duration::from_nanos(32);
-/// The maximum length of a slice that is extended because of [`SLICE_PER_BYTE`].
+/// The maximum length of a slice that is extended for long messages.
 const LONGEST_SLICE: Duration = Duration::from_millis(50);
 /// The minimum number of slices in a window of some time, if they are extended. Two instances need
 /// half of it in common to be compared slice by slice.
@@ -278,7 +276,7 @@ impl Turns {
             }
             Window::Count { .. } => (LONGEST_SLICE, Duration::ZERO),
         };
-        let later = shortest.max(longest.min(SLICE_PER_BYTE * setup.case.payload.len() as u32));
+        let later = shortest.max(longest.min(slice_for(setup.case.payload.len())));
         Turns { first: first.max(later), later }
     }
 }

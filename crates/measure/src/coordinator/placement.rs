@@ -9,10 +9,10 @@ use crate::limits::ends;
 /// some cores and consumers share the others. With two cores, all producers are on the first one,
 /// and all consumers and the broker on the second.
 pub(crate) fn cores(role: Role, case: &Case, cpus: &[usize]) -> Vec<Option<usize>> {
-    let (producers, consumers) = (case.sending(), case.consumers());
+    let (producers, consumers) = (case.senders(), case.consumers());
     let parties = match role {
         Role::All => producers + consumers,
-        // One process plays all producers.
+        // One process runs all producers.
         Role::Producer(_) if case.pattern.is_one_sender() => producers,
         _ => 1,
     };

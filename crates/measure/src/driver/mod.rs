@@ -141,7 +141,7 @@ struct LoopMemory {
     burst: Option<SharedBurst>,
 }
 
-/// Lets a mechanism play the roles for which the harness has no loop: a broker, or a role of a
+/// Lets a mechanism run the roles for which the harness has no loop: a broker, or a role of a
 /// pipeline.
 ///
 /// # Errors
@@ -155,7 +155,7 @@ pub(crate) fn delegate(mechanism: &dyn Mechanism, case: &Case, role: Role, ctx: 
     Ok(Report { parties: Vec::new(), usage: Some(ctx.rendezvous.spent().and(&spawned)), memory: None })
 }
 
-/// Plays one role of a pipeline: the mechanism makes, checks, counts and times the messages itself.
+/// Runs one role of a pipeline: the mechanism makes, checks, counts and times the messages itself.
 ///
 /// # Errors
 /// Those of the mechanism.
@@ -285,7 +285,7 @@ fn on_thread(run: impl FnOnce(LoopSetup) -> Result<PartyResult> + Send + 'static
     Box::new(move |setup| Box::pin(async move { run(setup) }))
 }
 
-/// What a child plays.
+/// What a child runs.
 struct ChildLoops<'a> {
     case: &'a Case,
     role: Role,

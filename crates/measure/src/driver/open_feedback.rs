@@ -10,7 +10,7 @@ use crate::case::{Case, Place, Role};
 use crate::context::Ctx;
 use crate::pace::{ConsumerEnd, Feedback, Pacer, ReportPort, Reports};
 
-/// Opens the ends of the consumers and of the producers that this child plays.
+/// Opens the ends of the consumers and of the producers that this child runs.
 ///
 /// # Errors
 /// When the coordinator has ended, or a socket cannot be opened.
@@ -18,7 +18,7 @@ pub(super) fn open(case: &Case, role: Role, ctx: &mut Ctx) -> Result<(Vec<Feedba
     match role {
         Role::Producer(producer) => Ok((Vec::new(), vec![of_producer(case, producer, ctx)?])),
         Role::Consumer(consumer) => {
-            let ends = (0..case.senders()).map(|producer| of_consumer(case, producer, consumer, ctx));
+            let ends = (0..case.streams()).map(|producer| of_consumer(case, producer, consumer, ctx));
             Ok((vec![Feedback::new(ends.collect::<Result<_>>()?)], Vec::new()))
         }
         _ => within_child(case),
@@ -64,7 +64,7 @@ fn of_consumer(case: &Case, producer: usize, consumer: usize, ctx: &mut Ctx) -> 
 
 /// The ends of all consumers and producers, which are in this child.
 fn within_child(case: &Case) -> Result<(Vec<Feedback>, Vec<Pacer>)> {
-    let mut reports: Vec<Vec<Reports>> = (0..case.senders()).map(|_| Vec::new()).collect();
+    let mut reports: Vec<Vec<Reports>> = (0..case.streams()).map(|_| Vec::new()).collect();
     let mut feedback = Vec::new();
     for _ in 0..case.consumers() {
         let mut ends = Vec::new();

@@ -61,7 +61,7 @@ impl LoopSetup {
         let rules = case.pattern.rules();
         let producer = stream(role);
         let leads = Some(role) == instance.usage_party;
-        let meter = Meter::new(window_of(window, role, case.sending()), start_ns, leads, instance.pauses.clone())
+        let meter = Meter::new(window_of(window, role, case.senders()), start_ns, leads, instance.pauses.clone())
             .with_tail(tail_ns)
             .with_memory(instance.memory.clone().filter(|_| leads));
         LoopSetup {
@@ -69,7 +69,7 @@ impl LoopSetup {
                 role,
                 received_ns: meter.now(),
                 meter,
-                share: window.share(producer, case.sending()),
+                share: window.share(producer, case.senders()),
                 lossy,
             },
             source: Generator::new(seed, producer, case.payload.len()).with_secret(secret),

@@ -8,9 +8,9 @@ use super::step::{Action, ActionResult, Control, PartyResult, Step, Waiting};
 use crate::burst_memory::{BURST_POLL, BurstMemory, SharedBurst};
 use crate::latency_counts::{counts, histogram};
 use crate::message::Verifier;
-use crate::own_figures::OwnFigures;
 use crate::pace::{Feedback, StreamProgress};
 use crate::pattern::{BURST, StreamEnd};
+use crate::pattern_figures::PatternFigures;
 use crate::protocol::{LatencyCounts, PartyReport};
 use crate::schedule::Schedule;
 
@@ -286,11 +286,11 @@ impl Control for ReceiveLoop {
             Some(times) => Some(LatencyCounts { batch: 1, counts: counts(&times.histogram)? }),
             None => None,
         };
-        let own = match self.burst.and_then(|state| state.memory) {
-            Some(memory) => OwnFigures::Burst(memory),
-            None if self.dropped > 0 => OwnFigures::Cancel { dropped_receives: self.dropped },
-            None => OwnFigures::None,
+        let of_pattern = match self.burst.and_then(|state| state.memory) {
+            Some(memory) => PatternFigures::Burst(memory),
+            None if self.dropped > 0 => PatternFigures::Cancel { dropped_receives: self.dropped },
+            None => PatternFigures::None,
         };
-        Ok((PartyReport { shares, own, lost, latency, ..report }, usage))
+        Ok((PartyReport { shares, of_pattern, lost, latency, ..report }, usage))
     }
 }

@@ -134,7 +134,7 @@ impl Rx for Receiving {
     }
 }
 
-/// Plays a case to its end, with a thread for each child. Returns the reports of the sending and
+/// Runs a case to its end, with a thread for each child. Returns the reports of the sending and
 /// the receiving child.
 fn play(pattern: Pattern, producers: usize, senders: Senders, messages: u64) -> [Report; 2] {
     let (scope, payload, capacity) = (Scope::Process, Payload::Bytes(LEN), 1);
@@ -150,7 +150,7 @@ fn play(pattern: Pattern, producers: usize, senders: Senders, messages: u64) -> 
             let (ours, theirs) = pair.unwrap();
             let rendezvous = Rendezvous::new(theirs, std::env::temp_dir(), crate::protocol::loopback());
             let window = Window::Count { warmup: messages / 10, messages: messages - messages / 10 };
-            let cpus = vec![None; if role == Role::Producer(0) { case.sending() } else { 1 }];
+            let cpus = vec![None; if role == Role::Producer(0) { case.senders() } else { 1 }];
             let mut ctx = Ctx {
                 rendezvous,
                 window,

@@ -78,7 +78,7 @@ pub(crate) fn figures(
         switches_per_message: spent.map(|spent| spent.switches),
         offered: sent,
         delivered,
-        own: lead.own,
+        of_pattern: lead.of_pattern,
         memory: memory(measured),
         fairness: fairness(matches!(window, Window::Time { .. }), consumers().map(|party| &*party.shares)),
         lost_in_window,

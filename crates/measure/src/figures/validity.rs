@@ -4,7 +4,7 @@
 use crate::coordinator::{Failure, FailureKind, Measured};
 use crate::discarded::{Discarded, MAX_STEAL};
 use crate::other_load::DISTURBING;
-use crate::own_figures::OwnFigures;
+use crate::pattern_figures::PatternFigures;
 use crate::record::{Figures, MIN_LAPS};
 use crate::spec::{Loss, Spec};
 
@@ -84,7 +84,7 @@ pub(super) fn empty_figures(measured: &Measured, discarded: Discarded) -> Figure
         switches_per_message: None,
         offered: 0,
         delivered: 0,
-        own: OwnFigures::None,
+        of_pattern: PatternFigures::None,
         memory: None,
         fairness: None,
         lost_in_window: 0,

@@ -4,8 +4,8 @@
 //! `frame` writes and reads packets over any byte stream, and `packet` has their types. `remote` is
 //! the coordinator's side, with `session_state` for what its threads share, `remote_child` for a
 //! child there and `remote_process` for its process. `peer` is the side that serves it; only it
-//! uses the coordinator. `load` watches how busy its host is, and `clock` compares its clock with
-//! this one. This module knows neither TLS nor ssh: whoever opens a session brings its byte stream
+//! uses the coordinator. `load` watches how busy its host is, and `clock_offset` estimates how far
+//! its clock is ahead of this one's. This module knows neither TLS nor ssh: whoever opens a session brings its byte stream
 //! as a [`SessionLink`], and has checked who is at its other end.
 //!
 //! The measured messages do not pass through the session. The ends connect to each other directly.

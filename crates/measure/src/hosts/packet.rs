@@ -28,7 +28,7 @@ use crate::protocol::{self, Assignment, ToChild, ToCoordinator};
 /// The value of [`Hello::format`].
 const FORMAT: &str = "estafette-session";
 /// The version of the session's packets.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 /// The maximum length of a text about a host, in bytes.
 const MAX_TEXT: usize = 256;
 
@@ -45,6 +45,9 @@ pub struct Hello {
     pub tool: String,
     /// The commit of the tool's sources, if it is known.
     pub commit: Option<String>,
+    /// The global allocator of this side's children. Empty before version 5 of the session.
+    #[serde(default)]
+    allocator: String,
     /// The host.
     pub fingerprint: Fingerprint,
     /// The address at which this side listens for the measured messages, if it knows it.
@@ -63,10 +66,17 @@ impl Hello {
             protocol: protocol::VERSION,
             tool: env!("CARGO_PKG_VERSION").to_owned(),
             commit: commit.map(str::to_owned),
+            allocator: String::from("system"),
             fingerprint: Fingerprint::take(),
             address: None,
             address_of_other: None,
         }
+    }
+
+    /// Sets the global allocator of this side's children, which is the system's otherwise.
+    #[must_use]
+    pub fn with_allocator(self, allocator: &str) -> Hello {
+        Hello { allocator: allocator.to_owned(), ..self }
     }
 
     /// Adds the addresses of this side, and of the other one as far as this side knows it better.
@@ -80,7 +90,13 @@ impl Hello {
         if self.format != FORMAT {
             bail!("{who} does not speak Estafette's session protocol");
         }
-        let texts = [&self.tool, &self.fingerprint.cpu, &self.fingerprint.architecture, &self.fingerprint.kernel];
+        let texts = [
+            &self.tool,
+            &self.allocator,
+            &self.fingerprint.cpu,
+            &self.fingerprint.architecture,
+            &self.fingerprint.kernel,
+        ];
         let more = [&self.fingerprint.clock_source];
         let of_machine = &self.fingerprint;
         let optional = [&self.commit, &of_machine.governor, &of_machine.machine, &of_machine.tcp_congestion_control];
@@ -102,6 +118,13 @@ impl Hello {
                 self.protocol,
                 ours.session,
                 ours.protocol
+            );
+        }
+        if self.allocator != ours.allocator {
+            bail!(
+                "{who} uses the allocator {}, and this one {}: set ESTAFETTE_ALLOCATOR to the same value on both hosts",
+                self.allocator,
+                ours.allocator
             );
         }
         Ok(())

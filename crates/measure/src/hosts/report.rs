@@ -2,7 +2,7 @@
 //! histograms here, and a wrong one must not make this process overflow or take much memory.
 
 use crate::message::MAX_PRODUCERS;
-use crate::own_figures::OwnFigures;
+use crate::pattern_figures::PatternFigures;
 use crate::protocol::{LatencyCounts, PartyReport, Report};
 
 /// More than any number of nanoseconds or bytes.
@@ -47,7 +47,7 @@ fn is_possible_party(party: &PartyReport) -> bool {
         count.producer < MAX_PRODUCERS && counts.iter().all(|count| *count < MAX_MESSAGES_OF_ALL)
     });
     // Parties between two hosts have no slices, and no pattern with figures of its own.
-    let is_of_hosts = party.slices.is_empty() && party.own == OwnFigures::None;
+    let is_of_hosts = party.slices.is_empty() && party.of_pattern == PatternFigures::None;
     times.iter().all(|time| *time < MAX)
         && messages.iter().chain(&party.shares).all(|number| *number < MAX_MESSAGES_OF_ALL)
         && received

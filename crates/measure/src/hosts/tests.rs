@@ -142,10 +142,13 @@ fn packets_for_unknown_children_are_ignored_and_pings_are_answered() {
 }
 
 #[test]
-fn another_version_is_refused_and_told_why() {
-    for (key, value, why) in
-        [("tool", json!("99.0.0"), "99.0.0"), ("session", json!(99), "99"), ("protocol", json!(99), "99")]
-    {
+fn another_version_or_allocator_is_refused_with_the_reason() {
+    for (key, value, why) in [
+        ("tool", json!("99.0.0"), "99.0.0"),
+        ("session", json!(99), "99"),
+        ("protocol", json!(99), "99"),
+        ("allocator", json!("mimalloc"), "ESTAFETTE_ALLOCATOR"),
+    ] {
         let mut other = hello();
         other[key] = value;
         let (end, answers) = against_peer(&other, &[]);

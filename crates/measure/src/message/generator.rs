@@ -7,7 +7,7 @@ use super::tags::{END_BIT, INVERSE, MAX_MESSAGES, MAX_PRODUCERS, MULTIPLIER, NEX
 
 /// Generates the messages of one producer, in order. A mechanism calls the method for the type of
 /// message that it sends: [`word`](Generator::word), [`fill`](Generator::fill),
-/// [`message`](Generator::message) or [`pulse`](Generator::pulse).
+/// [`message`](Generator::message) or [`empty_message`](Generator::empty_message).
 #[derive(Clone, Debug)]
 pub struct Generator {
     /// The next tag, before the seed is mixed in.
@@ -109,7 +109,7 @@ impl Generator {
     /// Makes the next message without bytes. Returns `None`, or for the end mark the number of
     /// messages before it.
     #[inline(always)]
-    pub fn pulse(&mut self) -> Option<u64> {
+    pub fn empty_message(&mut self) -> Option<u64> {
         // The multiplier is odd, so the lowest bits of the tag and of the raw word are equal.
         let is_end = self.next & END_BIT != 0;
         self.word();
@@ -124,7 +124,7 @@ impl Generator {
     }
 
     /// Makes the next message as bytes. Writes every byte of `out`, which must be
-    /// [`Generator::len`] bytes long.
+    /// [`Generator::len`] bytes long: a message of another length counts as damaged at the receiver.
     #[inline]
     pub fn fill(&mut self, out: &mut [u8]) {
         let word = self.word();

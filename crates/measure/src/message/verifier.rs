@@ -51,9 +51,10 @@ pub struct StreamCount {
     pub producer: usize,
     /// Different messages received whole.
     pub received: u64,
-    /// How many the producer said it sent, where its end mark arrived.
+    /// The number of messages in the producer's end mark. `None` if that has not arrived.
     pub announced: Option<u64>,
-    /// Which they were, in one number, where several consumers share a stream: see [`digest`].
+    /// A checksum of the numbers of the received messages, if several consumers share a stream: see
+    /// [`digest`].
     #[serde(default)]
     pub digest: u64,
 }
@@ -276,13 +277,13 @@ impl Verifier {
 
     /// Counts a message without bytes. There must be a single producer.
     #[inline(always)]
-    pub fn pulse(&mut self) {
+    pub fn empty_message(&mut self) {
         self.expected = self.expected.wrapping_add(NEXT);
         self.unsettled += 1;
     }
 
     /// Records that the single producer has ended after `total` messages without bytes.
-    pub fn last_pulse(&mut self, total: u64) {
+    pub fn end_of_empty_messages(&mut self, total: u64) {
         self.note_end(0, total);
     }
 

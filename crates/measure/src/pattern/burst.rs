@@ -3,7 +3,7 @@
 
 use super::rules::{Metric, Rules, TableKind};
 use crate::case::{Case, Payload};
-use crate::own_figures::{OwnFigures, OwnResult};
+use crate::pattern_figures::{PatternFigures, PatternResult};
 use crate::refusal::{Inadmissible, RefusalKind};
 use crate::spec::Spec;
 use crate::window::Window;
@@ -46,8 +46,8 @@ impl Rules for Burst {
         Metric::NotRanked
     }
 
-    fn own_result(&self, instances: &[OwnFigures], _: u64) -> OwnResult {
-        OwnResult::of_burst(instances)
+    fn pattern_result(&self, instances: &[PatternFigures], _: u64) -> PatternResult {
+        PatternResult::of_burst(instances)
     }
 
     fn admit(&self, _: &Spec, case: &Case) -> Result<(), Inadmissible> {

@@ -3,7 +3,7 @@
 
 use super::rules::{Metric, Rules, StreamEnd, TableKind};
 use crate::case::Case;
-use crate::own_figures::{OwnFigures, OwnResult};
+use crate::pattern_figures::{PatternFigures, PatternResult};
 use crate::refusal::{Inadmissible, RefusalKind};
 use crate::spec::{self, Runtime, Spec};
 
@@ -35,8 +35,8 @@ impl Rules for DroppedReceives {
         Metric::NotRanked
     }
 
-    fn own_result(&self, instances: &[OwnFigures], lost: u64) -> OwnResult {
-        OwnResult::of_cancel(instances, lost)
+    fn pattern_result(&self, instances: &[PatternFigures], lost: u64) -> PatternResult {
+        PatternResult::of_cancel(instances, lost)
     }
 
     fn excuses_loss(&self, spec: &Spec) -> bool {

@@ -2,7 +2,7 @@
 
 use super::rules::{Layout, Rules, TableKind};
 use crate::bound::{Bound, Cost, Costs};
-use crate::own_figures::{OwnFigures, OwnResult};
+use crate::pattern_figures::{PatternFigures, PatternResult};
 
 pub(super) struct EncodeDecode;
 
@@ -23,8 +23,8 @@ impl Rules for EncodeDecode {
         false
     }
 
-    fn own_result(&self, instances: &[OwnFigures], _: u64) -> OwnResult {
-        OwnResult::of_codec(instances)
+    fn pattern_result(&self, instances: &[PatternFigures], _: u64) -> PatternResult {
+        PatternResult::of_codec(instances)
     }
 
     fn bound(&self, costs: &Costs) -> Option<Bound> {

@@ -81,7 +81,10 @@ impl Rules for Connections {
 
     fn admit(&self, spec: &Spec, case: &Case) -> Result<(), Inadmissible> {
         require_processes(case)?;
-        require_lossless(spec, "its highest rate is searched for with one stream per process")?;
+        require_lossless(
+            spec,
+            "the search for its highest rate without loss needs one stream per process: use the pattern stream or fan-in",
+        )?;
         descriptors::suffice(case.producers).map_err(|why| RefusalKind::Machine.because(why))
     }
 }

@@ -72,7 +72,10 @@ impl Rules for Duplex {
                 RefusalKind::Cores.because("both ends of one side would spin on the same core: use --wait block")
             );
         }
-        require_lossless(spec, "its highest rate is searched for in one direction only")
+        require_lossless(
+            spec,
+            "the search for its highest rate without loss works in one direction only: use the pattern stream",
+        )
     }
 
     fn handling(&self, costs: &Costs) -> Option<(Cost, f64)> {

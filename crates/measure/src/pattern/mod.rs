@@ -92,7 +92,7 @@ impl Pattern {
         self.rules().metric() == Metric::RoundTrip
     }
 
-    /// Whether one thread of one process plays every party.
+    /// Whether one thread of one process runs every party.
     pub fn is_one_thread(self) -> bool {
         self.rules().layout() == Layout::OneThread
     }
@@ -116,14 +116,14 @@ impl Pattern {
 }
 
 impl Cell {
-    /// The number of message streams.
-    pub fn senders(&self) -> usize {
+    /// The number of message streams, each with numbered messages of its own.
+    pub fn streams(&self) -> usize {
         self.pattern.rules().streams(self)
     }
 
     /// The number of sending parties. Each sends one stream, except in `connections`, where one
     /// party sends all streams.
-    pub fn sending(&self) -> usize {
+    pub fn senders(&self) -> usize {
         self.pattern.rules().senders(self)
     }
 

@@ -7,7 +7,7 @@ use super::assignment::{LoopPlan, Opened, one_way};
 use crate::bound::{Bound, Cost, Costs};
 use crate::case::{Case, Cell, Pattern, Place, Role};
 use crate::message::{Faults, StreamCount, Verifier};
-use crate::own_figures::{OwnFigures, OwnResult};
+use crate::pattern_figures::{PatternFigures, PatternResult};
 use crate::refusal::Inadmissible;
 use crate::spec::{Scope, Spec};
 use crate::window::Window;
@@ -169,8 +169,8 @@ pub(crate) trait Rules: Sync {
 
     /// What only this pattern has, of the instances of a mechanism, which lost a number of messages
     /// together.
-    fn own_result(&self, _instances: &[OwnFigures], _lost: u64) -> OwnResult {
-        OwnResult::None
+    fn pattern_result(&self, _instances: &[PatternFigures], _lost: u64) -> PatternResult {
+        PatternResult::None
     }
 
     /// The party whose window and messages are the result.

@@ -42,7 +42,10 @@ impl Rules for Writers {
 
     fn admit(&self, spec: &Spec, case: &Case) -> Result<(), Inadmissible> {
         require_processes(case)?;
-        require_lossless(spec, "its highest rate is searched for with one stream per process")?;
+        require_lossless(
+            spec,
+            "the search for its highest rate without loss needs one stream per process: use the pattern stream or fan-in",
+        )?;
         if case.producers > MAX_WRITERS {
             return Err(RefusalKind::Parties.because(format!(
                 "the reports of all writers share one packet: choose at most {MAX_WRITERS} producers"

@@ -4,17 +4,17 @@ mod order;
 mod row;
 
 pub use self::order::Comparison;
-use self::order::{Ratios, assign_ranks, compare_all, compare_with_first, sort};
+use self::order::{Decided, Ratios, assign_ranks, compare_all, compare_with_first, sort};
 use self::row::row;
-pub use self::row::{Basis, Rank, Row, RowResult, loss_without_p99, losses};
-use crate::bound::{Bound, bind};
+pub use self::row::{Basis, NoResult, Rank, Row, RowResult, loss_without_p99, losses};
+use crate::bound::{Bound, bound_of};
 use crate::case::{Cell, Place};
 use crate::core_distance::{Comparable, LeftOut};
 use crate::pace::message_loss;
 use crate::pairs::log_ratios;
 use crate::record::{InstanceRecord, Outcome, Record};
 use crate::spec::Standing;
-use crate::stats::{Interval, Margins, Verdict, log_ratio_sd, median, noise_floor};
+use crate::stats::{Interval, Margins, log_ratio_sd, median, noise_floor};
 
 /// The ranking of one cell.
 #[derive(Clone, Debug)]
@@ -41,6 +41,8 @@ pub struct Ranking {
     /// The rounds that do not count, because the cores were at another distance. `None` if all
     /// count.
     pub left_out: Option<LeftOut>,
+    /// By how much pauses change all mechanisms alike: see [`Comparable::pause_effect`].
+    pub pause_effect: Option<Interval>,
     /// The largest share of messages that the link between two hosts may lose, by its measured
     /// packet loss. 0 on one host.
     pub link_loss: f64,
@@ -49,6 +51,8 @@ pub struct Ranking {
     /// The comparison of each row with each row below it. `pairs[i][j - i - 1]` compares row `j`
     /// with row `i`.
     pairs: Vec<Vec<Comparison>>,
+    /// Which rows are decided to be better than which.
+    decided: Decided,
 }
 
 /// What is known about times that were measured from one host's clock to another's.
@@ -75,27 +79,46 @@ impl Ranking {
         }
     }
 
-    /// The best of some rows, which are given by their indexes: the first that no other of them is
-    /// known to beat. It need not be the first of them, because rows are sorted by their
-    /// comparisons with the first row of all. Where each is beaten by another, in a cycle, it is
-    /// the first. `None` without rows.
-    pub fn best_of(&self, rows: &[usize]) -> Option<usize> {
-        let is_beaten = |row: usize| {
-            rows.iter().any(|other| *other != row && self.comparison(row, *other).verdict == Verdict::Faster)
-        };
-        rows.iter().copied().find(|row| !is_beaten(*row)).or(rows.first().copied())
+    /// Whether row `first` is decided to be better than row `second`: by their comparison, or
+    /// because it is better than a row that is better than `second`.
+    ///
+    /// # Panics
+    /// If one of them is not the index of a row.
+    pub fn is_better(&self, first: usize, second: usize) -> bool {
+        self.decided.is_better(first, second)
     }
 
-    /// The smallest difference that this cell detects, as a ln ratio. If a difference is this
-    /// large, an interval of median width around it lies completely above the decision threshold.
+    /// Returns those of some rows that no other of them is decided to beat. If each is beaten by
+    /// another, in a cycle, that is the first. Rows are given by their indexes, and returned in the
+    /// same order.
+    pub fn unbeaten(&self, rows: &[usize]) -> Vec<usize> {
+        let is_beaten = |row: usize| rows.iter().any(|other| *other != row && self.is_better(*other, row));
+        let unbeaten: Vec<usize> = rows.iter().copied().filter(|row| !is_beaten(*row)).collect();
+        if unbeaten.is_empty() { rows.iter().copied().take(1).collect() } else { unbeaten }
+    }
+
+    /// Returns the best of some rows: the first that is [`unbeaten`](Self::unbeaten). It need not be
+    /// the first of them, because rows are sorted by their comparisons with the first row of all.
+    /// `None` without rows.
+    pub fn best_of(&self, rows: &[usize]) -> Option<usize> {
+        self.unbeaten(rows).first().copied()
+    }
+
+    /// The smallest difference that this cell detects, as a ln ratio: one that is decided in four
+    /// of five such cells. It is the decision threshold plus [`HALF_WIDTHS`] of the median interval.
     /// `None` if the noise floor is unknown, or if no mechanisms are compared.
     pub fn resolution(&self) -> Option<f64> {
         let threshold = Margins::default().decision_threshold(self.floor?)?;
         let compared = self.rows.iter().filter_map(|row| row.result.as_ref()?.versus.as_ref());
         let widths: Vec<f64> = compared.map(Interval::half_width).collect();
-        Some(threshold + median(&widths)?)
+        Some(threshold + HALF_WIDTHS * median(&widths)?)
     }
 }
+
+/// How far a difference must lie beyond the decision threshold to be decided with a probability of
+/// 80 %, in half widths of its interval. At one half width the probability is 50 %. The test
+/// `a_difference_of_the_resolution_is_decided_in_four_of_five` has figures.
+pub const HALF_WIDTHS: f64 = 1.5;
 
 /// The rankings of a record, in the order of its entrants. Only rounds at one distance of the cores
 /// count in a cell: see [`Comparable`].
@@ -108,10 +131,10 @@ pub fn rank(record: &Record) -> Vec<Ranking> {
             cells.push(&entrant.case.cell);
         }
     }
-    cells.into_iter().map(|cell| rank_cell(record, cell, comparable.left_out(cell))).collect()
+    cells.into_iter().map(|cell| rank_cell(record, cell, &comparable)).collect()
 }
 
-fn rank_cell(record: &Record, cell: &Cell, left_out: Option<LeftOut>) -> Ranking {
+fn rank_cell(record: &Record, cell: &Cell, comparable: &Comparable) -> Ranking {
     let (controls, entrants): (Vec<usize>, Vec<usize>) = (0..record.entrants.len())
         .filter(|&at| record.entrants[at].case.cell == *cell)
         .partition(|&at| record.entrants[at].control);
@@ -148,14 +171,16 @@ fn rank_cell(record: &Record, cell: &Cell, left_out: Option<LeftOut>) -> Ranking
         bound: record
             .limits
             .as_ref()
-            .and_then(|limits| bind(cell, limits, reference_ns, &record.handling, record.link(), fastest_ns)),
+            .and_then(|limits| bound_of(cell, limits, reference_ns, &record.handling, record.link(), fastest_ns)),
         discarded: discarded.len(),
-        left_out,
+        left_out: comparable.left_out(cell),
+        pause_effect: comparable.pause_effect(cell),
         link_loss: record
             .link()
             .filter(|_| cell.place == Place::OtherHost)
             .map_or(0.0, |link| message_loss(link.loss.largest(), cell.payload.len())),
         one_way: clock_error_ns.map(|ns| OneWay { error_ns: ns as f64, half_round_trip_ns }),
+        decided: Decided::of(&pairs),
         pairs,
     }
 }
@@ -182,6 +207,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::pairs::tests::instance;
     use crate::spec::Spec;
+    use crate::stats::Verdict;
 
     /// A record of one cell. `mechanisms` has the nanoseconds per message in each round. The first
     /// mechanism has a control with the same results.

@@ -84,20 +84,53 @@ pub(super) fn compare_all(ratios: &Ratios, rows: &[(usize, Row)], floor: Option<
     (0..rows.len()).map(with_others).collect()
 }
 
-/// Gives each sorted row its rank. It depends on how many rows are known to be better. Rows with
+/// Which rows are decided to be better than which others: by their comparison, or through rows in
+/// between. If A is decided to be better than B and B than C, then A is better than C, also if A and
+/// C have too few common rounds. So a row that is hardly compared is not ranked above one that
+/// beats it.
+#[derive(Clone, Debug)]
+pub(super) struct Decided {
+    /// `better[a][b]`: row `a` is better than row `b`.
+    better: Vec<Vec<bool>>,
+}
+
+impl Decided {
+    /// `pairs[i][j - i - 1]` compares row `j` with row `i`. Computes the transitive closure
+    /// (Warshall 1962).
+    pub(super) fn of(pairs: &[Vec<Comparison>]) -> Decided {
+        let mut better = vec![vec![false; pairs.len()]; pairs.len()];
+        for (above, pairs) in pairs.iter().enumerate() {
+            for (below, pair) in (above + 1..).zip(pairs) {
+                better[above][below] = pair.verdict == Verdict::Slower;
+                better[below][above] = pair.verdict == Verdict::Faster;
+            }
+        }
+        for between in 0..better.len() {
+            let beyond = better[between].clone();
+            for of_row in better.iter_mut().filter(|of_row| of_row[between]) {
+                of_row.iter_mut().zip(&beyond).for_each(|(is_better, is_beyond)| *is_better |= is_beyond);
+            }
+        }
+        Decided { better }
+    }
+
+    /// Whether row `a` is decided to be better than row `b`.
+    pub(super) fn is_better(&self, a: usize, b: usize) -> bool {
+        self.better[a][b]
+    }
+
+    /// The number of other rows that are decided to be better.
+    fn number_of_better(&self, row: usize) -> usize {
+        (0..self.better.len()).filter(|&other| other != row && self.is_better(other, row)).count()
+    }
+}
+
+/// Gives each sorted row its rank. It depends on how many rows are decided to be better. Rows with
 /// the same number share a rank and are adjacent. A row that cannot be compared with the first, not
 /// even through others, has no rank, and comes after those that have one.
 pub(super) fn assign_ranks(ratios: &Ratios, rows: &mut [(usize, Row)], floor: Option<f64>) {
-    let mut better = vec![0; rows.len()];
-    for (above, pairs) in compare_all(ratios, rows, floor).iter().enumerate() {
-        for (below, pair) in (above + 1..).zip(pairs) {
-            match pair.verdict {
-                Verdict::Slower => better[below] += 1,
-                Verdict::Faster => better[above] += 1,
-                Verdict::Equivalent | Verdict::Inconclusive => {}
-            }
-        }
-    }
+    let decided = Decided::of(&compare_all(ratios, rows, floor));
+    let better: Vec<usize> = (0..rows.len()).map(|row| decided.number_of_better(row)).collect();
     let mut order = connected_with_first(ratios, rows);
     order.sort_by_key(|at| better[*at]);
     for (index, &at) in order.iter().enumerate() {
@@ -171,6 +204,20 @@ fn minimax(entrants: &[usize], advantage: impl Fn(usize, usize) -> f64) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_decided_through_others_counts() {
+        let comparison = |verdict| Comparison { interval: None, verdict };
+        use Verdict::{Faster, Inconclusive, Slower};
+        // Row 1 is better than row 0, and row 2 than row 1. Row 3 is worse than row 0 only.
+        let pairs = [&[Faster, Inconclusive, Slower][..], &[Faster, Inconclusive], &[Inconclusive], &[]];
+        let pairs: Vec<Vec<Comparison>> =
+            pairs.iter().map(|verdicts| verdicts.iter().copied().map(comparison).collect()).collect();
+        let decided = Decided::of(&pairs);
+        assert!(decided.is_better(2, 0) && decided.is_better(2, 3) && decided.is_better(1, 3));
+        assert!(!decided.is_better(0, 2) && !decided.is_better(3, 0));
+        assert_eq!([0, 1, 2, 3].map(|row| decided.number_of_better(row)), [2, 1, 0, 3]);
+    }
 
     #[test]
     fn the_best_has_the_smallest_worst_defeat() {

@@ -5,8 +5,9 @@ use hdrhistogram::Histogram;
 use crate::bound::kernel_ns;
 use crate::breach::Breach;
 use crate::case::Load;
-use crate::own_figures::{OwnFigures, OwnResult};
 use crate::pairs::{ValidInstance, valid};
+use crate::pattern_figures::{PatternFigures, PatternResult};
+use crate::plan::slice_for;
 use crate::record::{Figures, Latency, MIN_LAPS, Outcome, Record, with_lost};
 use crate::spec::Spec;
 use crate::stats::{Interval, Modes, Verdict, median, modes};
@@ -29,9 +30,19 @@ pub struct Row {
     pub failed: Option<(usize, String)>,
     /// The promise that it broke.
     pub breach: Option<Breach>,
-    /// The share of messages that it lost, if it lost so many of an open loop that it has no
-    /// result.
-    pub lost: Option<f64>,
+    /// Why it has no result, although instances are valid.
+    pub no_result: Option<NoResult>,
+}
+
+/// Why a mechanism with valid instances has no result.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum NoResult {
+    /// It lost this share of the messages of an open loop, from 0 to 1. It has no 99th percentile,
+    /// by which it would be compared.
+    LosesTooMuch(f64),
+    /// Its round trips take this many nanoseconds, which is longer than a slice. It may wait for a
+    /// timer of the kernel. Timers run on while its processes are stopped and its clock is not read.
+    LongerThanSlice(f64),
 }
 
 /// If a mechanism loses this part of the messages of an open loop, there is no 99th percentile, by
@@ -63,7 +74,7 @@ pub struct RowResult {
     /// The parts of the sender and of the receiver, if they are separate processes.
     pub sides_cpu_ns: [Option<f64>; 2],
     /// What only its pattern has.
-    pub own: OwnResult,
+    pub of_pattern: PatternResult,
     /// Context switches per message.
     pub switches: Option<f64>,
     /// The messages received from the slowest producer, as a part of the mean of all producers.
@@ -145,20 +156,30 @@ pub(super) fn row(record: &Record, at: usize) -> Option<Row> {
     let first = failures.next().cloned();
     let spec = record.spec(&entrant.case.mechanism)?;
     let result = row_result(record, at);
-    let lost = loss_without_p99(record, at);
+    let lost = loss_without_p99(record, at).map(NoResult::LosesTooMuch);
+    let no_result = lost.or_else(|| longer_than_slice(record, at, result.as_ref()?));
     Some(Row {
         spec: spec.clone(),
         effective_capacity: entrant.effective_capacity,
         calls: entrant.calls,
         kernel_ns: record.limits.as_ref().and_then(|limits| kernel_ns(&entrant.case, spec, entrant.calls, limits)),
-        result: result.filter(|_| lost.is_none()),
-        lost,
+        result: result.filter(|_| no_result.is_none()),
+        no_result,
         failed: first.map(|why| (1 + failures.count(), why)),
         breach: outcomes().find_map(|outcome| match outcome {
             Outcome::Measured(figures) => figures.breach.clone(),
             Outcome::Failed { .. } => None,
         }),
     })
+}
+
+/// Whether the round trips of an entrant that ran in slices are longer than a slice.
+fn longer_than_slice(record: &Record, at: usize, result: &RowResult) -> Option<NoResult> {
+    let cell = &record.entrants[at].case.cell;
+    let slice_ns = record.slice_ns?.max(slice_for(cell.payload.len()).as_nanos() as u64) as f64;
+    let is_sliced = valid(record, at).any(|measured| measured.ran_in_slices());
+    let is_longer = is_sliced && cell.pattern.is_round_trip() && result.metric_ns > slice_ns;
+    is_longer.then_some(NoResult::LongerThanSlice(result.metric_ns))
 }
 
 /// The share of messages that an entrant lost in an open loop, if it lost so many that it has no
@@ -199,7 +220,7 @@ fn row_result(record: &Record, at: usize) -> Option<RowResult> {
         median(&figures.iter().filter_map(|figures| of(figures)).collect::<Vec<_>>())
     };
     let sum = |of: fn(&Figures) -> u64| figures.iter().map(|figures| of(figures) as f64).sum::<f64>();
-    let own: Vec<OwnFigures> = figures.iter().map(|figures| figures.own).collect();
+    let of_pattern: Vec<PatternFigures> = figures.iter().map(|figures| figures.of_pattern).collect();
     let slices: Vec<Vec<f64>> = figures
         .iter()
         .map(|figures| figures.slices.iter().map(|slice| slice.ns).filter(|ns| *ns > 0.0).collect())
@@ -229,7 +250,11 @@ fn row_result(record: &Record, at: usize) -> Option<RowResult> {
             middle(&|figures: &Figures| figures.sender_cpu_ns),
             middle(&|figures: &Figures| figures.receiver_cpu_ns),
         ],
-        own: record.entrants[at].case.pattern.rules().own_result(&own, sum(|figures| figures.faults.lost) as u64),
+        of_pattern: record.entrants[at]
+            .case
+            .pattern
+            .rules()
+            .pattern_result(&of_pattern, sum(|figures| figures.faults.lost) as u64),
         switches: middle(&|figures| figures.switches_per_message),
         fairness: middle(&|figures| figures.fairness),
         memory: middle(&|figures| figures.memory.map(|bytes| bytes as f64)),

@@ -26,7 +26,7 @@ pub struct Interval {
     pub low: f64,
     /// The upper end, a ln ratio.
     pub high: f64,
-    /// The probability, 0 to 1, with which such an interval contains the truth; at least the
+    /// The probability, 0 to 1, with which such an interval contains the true value; at least the
     /// confidence asked for.
     pub coverage: f64,
 }

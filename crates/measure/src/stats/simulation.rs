@@ -51,6 +51,28 @@ fn normal(rng: &mut Rng) -> f64 {
     (-2.0 * (1.0 - rng.f64()).ln()).sqrt() * (TAU * rng.f64()).cos()
 }
 
+/// A cell of `rounds` rounds with this noise, in which one mechanism is slower by exactly the
+/// smallest difference that the cell says it detects. Returns whether that is decided.
+fn finds_resolution(sd: f64, rounds: usize, rng: &mut Rng) -> bool {
+    let mut pairs = || -> Vec<f64> { Noise::Normal.draws(rounds, rng).iter().map(|draw| draw * sd).collect() };
+    let floor = noise_floor(&pairs());
+    let threshold = Margins::default().decision_threshold(floor.unwrap()).unwrap();
+    let widths: Vec<f64> = (0..5).map(|_| median_interval(&pairs(), CONFIDENCE).unwrap().half_width()).collect();
+    let effect = threshold + crate::ranking::HALF_WIDTHS * median(&widths).unwrap();
+    let pairs: Vec<f64> = pairs().iter().map(|pair| pair + effect).collect();
+    verdict(median_interval(&pairs, CONFIDENCE).as_ref(), floor, Margins::default()) == Verdict::Faster
+}
+
+#[test]
+fn a_difference_of_the_resolution_is_decided_in_four_of_five() {
+    for (rounds, sd) in [9, 12, 27].into_iter().flat_map(|rounds| [0.02, 0.05, 0.15].map(|sd| (rounds, sd))) {
+        let mut rng = Rng::with_seed(rounds as u64);
+        let found = rate(2_000, || finds_resolution(sd, rounds, &mut rng));
+        println!("{rounds} rounds, noise {:.0} %: found in {:.0} %", sd * 100.0, found * 100.0);
+        assert!((0.76..0.90).contains(&found), "{rounds} rounds, {sd}: {found}");
+    }
+}
+
 /// The share of trials that return `true`.
 fn rate(trials: usize, mut trial: impl FnMut() -> bool) -> f64 {
     real((0..trials).filter(|_| trial()).count()) / real(trials)
@@ -268,7 +290,7 @@ fn refined_cell(noise: Noise, effect: f64, sd: f64, trials: usize, seed: u64) ->
         let is_precise = |n: &usize| {
             let (interval, floor) = judged(*n);
             let threshold = Margins::default().decision_threshold(floor.unwrap()).unwrap();
-            threshold + interval.unwrap().half_width() <= 1.03_f64.ln()
+            threshold + crate::ranking::HALF_WIDTHS * interval.unwrap().half_width() <= 1.03_f64.ln()
         };
         let n = (9..QUICK_ROUNDS).find(is_precise).unwrap_or(QUICK_ROUNDS);
         let (interval, floor) = judged(n);
@@ -296,7 +318,7 @@ fn more_rounds_for_imprecise_cells_keep_the_error_rate_and_find_more() {
     let with_nine = cell(Noise::Normal, 1.10, 0.05, 9, TRIALS, 61_001);
     println!("10 % under 5 % of noise: found {found:?} in {rounds:.1} rounds, {with_nine:?} in 9");
     assert!(found.faster() >= 0.9 && with_nine.faster() < 0.8, "{found:?}, {with_nine:?}");
-    let (_, rounds) = refined_cell(Noise::Normal, 1.10, 0.005, TRIALS, 61_002);
+    let (_, rounds) = refined_cell(Noise::Normal, 1.10, 0.003, TRIALS, 61_002);
     assert!(rounds < 9.1, "a precise cell gets no more rounds: {rounds}");
 }
 

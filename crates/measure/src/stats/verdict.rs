@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Interval;
 
-/// What is said of B beside A.
+/// The verdict on B compared with A.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -50,7 +50,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// How large a difference must be to be called one, and how small to be called none. Fractions:
+/// The smallest difference that may be decided, and the largest that counts as none. Fractions:
 /// 0.02 is 2 %.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

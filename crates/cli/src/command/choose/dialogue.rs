@@ -131,7 +131,7 @@ impl Prompt {
         for part in parts.into_iter().filter(|part| !part.is_empty()) {
             let value = self.value(part).ok_or_else(|| {
                 let part: String = part.chars().filter(|c| !c.is_control()).collect();
-                format!("`{part}` is no answer.")
+                format!("`{part}` is not one of the choices.")
             })?;
             if !value.is_empty() && !values.contains(&value) {
                 values.push(value);
@@ -224,7 +224,7 @@ fn load() -> Prompt {
 
 fn wait() -> Prompt {
     let choices = vec![
-        choice("the usual: asleep; between threads, each channel's own way", ""),
+        choice("the default: asleep until they are woken; between threads, every way", ""),
         choice("asleep until they are woken", Wait::Block),
         choice("polling for a while, then asleep", Wait::Adaptive),
         choice("polling: fastest, and uses a whole core", Wait::Spin),
@@ -268,7 +268,7 @@ mod tests {
         let (options, output) = asked("\n\n\n\n\n");
         assert_eq!(options.unwrap(), "--scope same-host --pattern ping-pong --size 1KiB");
         assert!(output.contains("How far do messages travel?\n  1) between") && output.contains("[1]: "), "{output}");
-        assert!(!output.contains("several clients"), "nothing plays it here: {output}");
+        assert!(!output.contains("several clients"), "nothing runs it here: {output}");
     }
 
     #[test]
@@ -283,9 +283,12 @@ mod tests {
     fn a_wrong_answer_is_asked_again() {
         let (options, output) = asked("9\n0\nfar\u{1b}\n2\n1\n7\n100\n100B\n\n\n");
         assert_eq!(options.unwrap(), "--scope process --pattern ping-pong --size 100B");
-        assert!(output.contains("`9` is no answer.\nWrite numbers from 1 to 6, with commas between [1]: "), "{output}");
         assert!(
-            output.contains("`100` is no answer.\nWrite a number from 1 to 5, or a size with its unit"),
+            output.contains("`9` is not one of the choices.\nWrite numbers from 1 to 6, with commas between [1]: "),
+            "{output}"
+        );
+        assert!(
+            output.contains("`100` is not one of the choices.\nWrite a number from 1 to 5, or a size with its unit"),
             "{output}"
         );
         assert!(!output.contains('\u{1b}'), "{output:?}");

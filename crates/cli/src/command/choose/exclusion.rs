@@ -1,10 +1,11 @@
-//! The mechanisms that are no answer, each with the reason.
+//! The mechanisms that are excluded from an answer, each with the reason.
 
 use estafette_measure::plan::Refusal;
-use estafette_measure::ranking::Row;
+use estafette_measure::ranking::{NoResult, Row};
 use estafette_measure::record::{Outcome, Record};
 use estafette_measure::refusal::RefusalKind;
 use estafette_measure::spec::Spec;
+use estafette_measure::units;
 use serde::Serialize;
 
 use super::question::Question;
@@ -12,7 +13,7 @@ use crate::args::Need;
 use crate::columns::{plain, wrapped};
 use crate::table::{grouped_by_family, percent};
 
-/// A mechanism that is no answer.
+/// A mechanism that is excluded.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Excluded {
     pub(super) mechanism: String,
@@ -20,7 +21,7 @@ pub(super) struct Excluded {
     pub(super) why: Why,
 }
 
-/// Why a mechanism is no answer.
+/// Why a mechanism is excluded.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "kind", content = "why")]
 pub(super) enum Why {
@@ -39,7 +40,7 @@ pub(super) enum Why {
 }
 
 impl Excluded {
-    /// Why a row of a table is no answer. `None` if it is one, or if it does not concern the
+    /// Why a row of a table is excluded. `None` if it is not, or if it does not concern the
     /// question.
     pub(super) fn of_row(row: &Row, record: &Record, question: &Question, producers: usize) -> Option<Excluded> {
         if !question.concerns(&row.spec) {
@@ -49,8 +50,13 @@ impl Excluded {
             (Some(need), ..) => Why::Need(need),
             (None, Some(breach), _) => Why::BrokePromise(breach.to_string()),
             _ if row.result.is_some() => return None,
-            (None, None, failed) => match (row.lost, failed) {
-                (Some(lost), _) => Why::LosesTooMuch(format!("lost {} of the messages at this load", percent(lost))),
+            (None, None, failed) => match (row.no_result, failed) {
+                (Some(NoResult::LosesTooMuch(lost)), _) => {
+                    Why::LosesTooMuch(format!("lost {} of the messages at this load", percent(lost)))
+                }
+                (Some(NoResult::LongerThanSlice(ns)), _) => {
+                    Why::Failed(format!("a round trip takes {}, longer than a slice", units::duration(ns)))
+                }
                 (None, Some((_, why))) => Why::Failed(why.clone()),
                 (None, None) => Why::Discarded(discarded(record, &row.spec)),
             },
@@ -86,7 +92,7 @@ impl Excluded {
     /// The reason in words.
     fn reason(&self) -> String {
         match &self.why {
-            Why::Need(need) => format!("excluded by the need {need}, as it does not promise to {}", need.words()),
+            Why::Need(need) => format!("does not meet --need {need}: it does not promise to {}", need.words()),
             Why::CannotRun(why) => format!("cannot run: {why}"),
             Why::BrokePromise(why) => format!("broke its promise: {why}"),
             Why::Failed(why) => format!("failed: {why}"),
@@ -139,7 +145,7 @@ impl Group<'_> {
         let names = grouped_by_family(&self.names[..self.names.len() - more]);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let example = if self.is_example { "for example " } else { "" };
-        wrapped("  ", &plain(&format!("no answer: {names}{more}: {example}{}", self.reason)))
+        wrapped("  ", &plain(&format!("excluded: {names}{more}: {example}{}", self.reason)))
     }
 }
 
@@ -159,8 +165,8 @@ mod tests {
             excluded("task/e", Why::Need(Need::Order)),
         ];
         let text = text(&all, 2);
-        let order = "no answer: task/a task/d and 1 more: excluded by the need order, as it does not promise to keep the order of all";
-        let late = "no answer: task/b task/c: for example every instance discarded: 3.1 % were late";
+        let order = "excluded: task/a task/d and 1 more: does not meet --need order: it does not promise to keep the order of all";
+        let late = "excluded: task/b task/c: for example every instance discarded: 3.1 % were late";
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains(order) && words.contains(late), "{text}");
     }

@@ -197,9 +197,10 @@ pub(super) fn judge(case: &Compared, is_slower: bool, allowed: f64) -> Judged {
         (_, None) => {
             (GateOutcome::Undecided, Some(String::from("noise unknown: it takes 6 valid rounds of the control")))
         }
-        (Some(change), Some(floor)) if change.low > allowed.max(floor) => {
-            (GateOutcome::Undecided, Some(String::from("slower by itself, not proven among so many cases")))
-        }
+        (Some(change), Some(floor)) if change.low > allowed.max(floor) => (
+            GateOutcome::Undecided,
+            Some(String::from("slower if judged alone, but not significant after Holm's correction for all cases")),
+        ),
         (Some(change), Some(floor)) if change.low > allowed => {
             (GateOutcome::Undecided, Some(format!("within the noise floor of {} %", percent(floor))))
         }

@@ -25,6 +25,7 @@ use estafette_measure::suite::Profile;
 use estafette_measure::variant::{BASE, Variant};
 
 use super::judgement::{Judged, Judgement, Problems, judge, judgement_of};
+use crate::allocator::{self, Allocator};
 use crate::args::{Args, Bench, Command, Gate};
 use crate::command::bench::plan;
 use crate::comparison::{Compared, loss};
@@ -49,8 +50,9 @@ pub(super) fn run(registry: &Registry, args: &Gate, program: &Path) -> Result<Op
         );
     }
     if !bench.allocator.is_empty() {
-        bail!("two builds are compared with the system's allocator, which each of them has: leave out --allocator");
+        bail!("two builds are compared with the system's allocator: leave out --allocator");
     }
+    allocator::use_first(&[Allocator::System])?;
     let registry = with_base(registry, program)?;
     let plan = with_enough_rounds(paired(plan(&registry, &bench)?)?, &bench, args.allow);
     let measured = measure(&registry, plan, &bench.out, RunOptions::new(View::of(bench.live)))?;

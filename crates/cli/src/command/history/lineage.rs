@@ -256,7 +256,7 @@ impl LineageStep {
                 "run {number}: no reference ring is in both runs, so a change of the machine itself counts as a change of the mechanisms"
             )),
             Some(drift) if drift.is_unsteady() => notes.push(format!(
-                "run {number}: the machine did not hold still since the run before, so little can be decided"
+                "run {number}: the speed of the machine changed unevenly since the run before, so little can be decided"
             )),
             Some(_) => {}
         }

@@ -2,7 +2,7 @@
 
 use estafette_measure::case::{Case, Payload};
 use estafette_measure::fingerprint::Fingerprint;
-use estafette_measure::own_figures::CodecFigures;
+use estafette_measure::pattern_figures::CodecFigures;
 use estafette_measure::plan::Entrant;
 use estafette_measure::ranking;
 use estafette_measure::record::{FORMAT, VERSION};
@@ -15,10 +15,10 @@ use super::*;
 /// Returns a record of one round, with an instance of each mechanism in each cell of its scope.
 /// `figures` returns an instance's figures from its mechanism and its data size in bytes.
 fn record(cells: Vec<Cell>, mechanisms: &[&str], figures: impl Fn(&str, usize) -> Value) -> Record {
-    let plays = |cell: &Cell, name: &str| name.starts_with(&format!("{}/", cell.scope));
+    let runs = |cell: &Cell, name: &str| name.starts_with(&format!("{}/", cell.scope));
     let entrants: Vec<_> = cells
         .iter()
-        .flat_map(|cell| mechanisms.iter().filter(|name| plays(cell, name)).map(|name| (cell.clone(), *name)))
+        .flat_map(|cell| mechanisms.iter().filter(|name| runs(cell, name)).map(|name| (cell.clone(), *name)))
         .map(|(cell, name)| Entrant::new(Case { mechanism: name.to_owned(), cell }, false))
         .collect();
     let instances = entrants.iter().enumerate().map(|(entrant, Entrant { case, .. })| {

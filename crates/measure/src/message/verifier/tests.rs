@@ -134,13 +134,13 @@ fn messages_without_bytes_are_counted_up_to_the_end_mark() {
         let mut source = Generator::new(SEED, 0, 0);
         let mut verifier = Verifier::new(SEED, 1, 0);
         for _ in 0..total {
-            assert_eq!(source.pulse(), None);
+            assert_eq!(source.empty_message(), None);
         }
         for _ in lost..total {
-            verifier.pulse();
+            verifier.empty_message();
         }
         source.end();
-        verifier.last_pulse(source.pulse().unwrap());
+        verifier.end_of_empty_messages(source.empty_message().unwrap());
         assert!(verifier.ended());
         let (counts, faults) = verifier.finish();
         assert_eq!((counts[0].received, counts[0].announced), (total - lost, Some(total)));

@@ -8,7 +8,7 @@ use crate::stats::median;
 /// The figures of an instance that only its pattern has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Fields", into = "Fields")]
-pub enum OwnFigures {
+pub enum PatternFigures {
     /// None: its pattern has no figures of its own.
     #[default]
     None,
@@ -54,34 +54,34 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-impl From<Fields> for OwnFigures {
-    fn from(fields: Fields) -> OwnFigures {
+impl From<Fields> for PatternFigures {
+    fn from(fields: Fields) -> PatternFigures {
         match fields {
-            Fields { codec: Some(codec), .. } => OwnFigures::Codec(codec),
-            Fields { burst_memory: Some(memory), .. } => OwnFigures::Burst(memory),
-            Fields { dropped_receives: 0, .. } => OwnFigures::None,
-            Fields { dropped_receives, .. } => OwnFigures::Cancel { dropped_receives },
+            Fields { codec: Some(codec), .. } => PatternFigures::Codec(codec),
+            Fields { burst_memory: Some(memory), .. } => PatternFigures::Burst(memory),
+            Fields { dropped_receives: 0, .. } => PatternFigures::None,
+            Fields { dropped_receives, .. } => PatternFigures::Cancel { dropped_receives },
         }
     }
 }
 
-impl From<OwnFigures> for Fields {
-    fn from(own: OwnFigures) -> Fields {
+impl From<PatternFigures> for Fields {
+    fn from(figures: PatternFigures) -> Fields {
         let none = Fields::default();
-        match own {
-            OwnFigures::None => none,
-            OwnFigures::Cancel { dropped_receives } => Fields { dropped_receives, ..none },
-            OwnFigures::Codec(codec) => Fields { codec: Some(codec), ..none },
-            OwnFigures::Burst(memory) => Fields { burst_memory: Some(memory), ..none },
+        match figures {
+            PatternFigures::None => none,
+            PatternFigures::Cancel { dropped_receives } => Fields { dropped_receives, ..none },
+            PatternFigures::Codec(codec) => Fields { codec: Some(codec), ..none },
+            PatternFigures::Burst(memory) => Fields { burst_memory: Some(memory), ..none },
         }
     }
 }
 
-impl OwnFigures {
+impl PatternFigures {
     /// The cost of a codec's message, if it is one.
     pub fn codec(&self) -> Option<CodecFigures> {
         match self {
-            OwnFigures::Codec(codec) => Some(*codec),
+            PatternFigures::Codec(codec) => Some(*codec),
             _ => None,
         }
     }
@@ -89,7 +89,7 @@ impl OwnFigures {
 
 /// The results of a mechanism that only its pattern has.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum OwnResult {
+pub enum PatternResult {
     /// None: its pattern has no figures of its own.
     #[default]
     None,
@@ -107,47 +107,47 @@ pub enum OwnResult {
     Burst([f64; 3]),
 }
 
-impl OwnResult {
+impl PatternResult {
     /// The result of instances of a codec.
-    pub(crate) fn of_codec(instances: &[OwnFigures]) -> OwnResult {
-        let codecs: Vec<CodecFigures> = instances.iter().filter_map(OwnFigures::codec).collect();
+    pub(crate) fn of_codec(instances: &[PatternFigures]) -> PatternResult {
+        let codecs: Vec<CodecFigures> = instances.iter().filter_map(PatternFigures::codec).collect();
         let middle = |of: fn(&CodecFigures) -> f64| median(&codecs.iter().map(of).collect::<Vec<_>>());
         let encode_ns = middle(|codec| codec.encode_ns);
         let others = middle(|codec| codec.decode_ns).zip(middle(|codec| codec.encoded_bytes));
-        encode_ns.zip(others).map_or(OwnResult::None, |(encode_ns, (decode_ns, encoded_bytes))| {
-            OwnResult::Codec(CodecFigures { encode_ns, decode_ns, encoded_bytes })
+        encode_ns.zip(others).map_or(PatternResult::None, |(encode_ns, (decode_ns, encoded_bytes))| {
+            PatternResult::Codec(CodecFigures { encode_ns, decode_ns, encoded_bytes })
         })
     }
 
     /// The result of instances with dropped receives, which lost this number of messages together.
-    pub(crate) fn of_cancel(instances: &[OwnFigures], lost: u64) -> OwnResult {
-        let dropped = instances.iter().map(|own| match own {
-            OwnFigures::Cancel { dropped_receives } => *dropped_receives,
+    pub(crate) fn of_cancel(instances: &[PatternFigures], lost: u64) -> PatternResult {
+        let dropped = instances.iter().map(|figures| match figures {
+            PatternFigures::Cancel { dropped_receives } => *dropped_receives,
             _ => 0,
         });
-        OwnResult::Cancel { dropped_receives: dropped.sum(), lost }
+        PatternResult::Cancel { dropped_receives: dropped.sum(), lost }
     }
 
     /// The result of bursts.
-    pub(crate) fn of_burst(instances: &[OwnFigures]) -> OwnResult {
+    pub(crate) fn of_burst(instances: &[PatternFigures]) -> PatternResult {
         let sizes: Vec<[u64; 3]> = instances
             .iter()
-            .filter_map(|own| match own {
-                OwnFigures::Burst(memory) => Some([memory.empty, memory.full, memory.after]),
+            .filter_map(|figures| match figures {
+                PatternFigures::Burst(memory) => Some([memory.empty, memory.full, memory.after]),
                 _ => None,
             })
             .collect();
         let middle = |at: usize| median(&sizes.iter().map(|sizes| sizes[at] as f64).collect::<Vec<_>>());
         match [middle(0), middle(1), middle(2)] {
-            [Some(empty), Some(full), Some(after)] => OwnResult::Burst([empty, full, after]),
-            _ => OwnResult::None,
+            [Some(empty), Some(full), Some(after)] => PatternResult::Burst([empty, full, after]),
+            _ => PatternResult::None,
         }
     }
 
     /// The cost of a codec's message, if it is one.
     pub fn codec(&self) -> Option<CodecFigures> {
         match self {
-            OwnResult::Codec(codec) => Some(*codec),
+            PatternResult::Codec(codec) => Some(*codec),
             _ => None,
         }
     }
@@ -155,7 +155,7 @@ impl OwnResult {
     /// The memory of a burst in bytes, if it is one.
     pub fn burst_memory(&self) -> Option<[f64; 3]> {
         match self {
-            OwnResult::Burst(sizes) => Some(*sizes),
+            PatternResult::Burst(sizes) => Some(*sizes),
             _ => None,
         }
     }
@@ -163,7 +163,7 @@ impl OwnResult {
     /// The dropped receives and the lost messages, if receives were dropped.
     pub fn dropped(&self) -> Option<[u64; 2]> {
         match self {
-            OwnResult::Cancel { dropped_receives, lost } => Some([*dropped_receives, *lost]),
+            PatternResult::Cancel { dropped_receives, lost } => Some([*dropped_receives, *lost]),
             _ => None,
         }
     }
@@ -179,35 +179,38 @@ mod tests {
     fn each_kind_returns_from_json() {
         let codec = CodecFigures { encode_ns: 1.0, decode_ns: 2.0, encoded_bytes: 3.0 };
         let memory = BurstMemory { empty: 1, full: 2, after: 3 };
-        let cancel = OwnFigures::Cancel { dropped_receives: 5 };
-        for own in [OwnFigures::None, cancel, OwnFigures::Codec(codec), OwnFigures::Burst(memory)] {
-            let json = serde_json::to_value(own).unwrap();
-            assert_eq!(serde_json::from_value::<OwnFigures>(json).unwrap(), own);
+        let cancel = PatternFigures::Cancel { dropped_receives: 5 };
+        for figures in [PatternFigures::None, cancel, PatternFigures::Codec(codec), PatternFigures::Burst(memory)] {
+            let json = serde_json::to_value(figures).unwrap();
+            assert_eq!(serde_json::from_value::<PatternFigures>(json).unwrap(), figures);
         }
         assert_eq!(serde_json::to_value(cancel).unwrap(), json!({ "dropped_receives": 5 }));
-        assert_eq!(serde_json::to_value(OwnFigures::None).unwrap(), json!({}));
+        assert_eq!(serde_json::to_value(PatternFigures::None).unwrap(), json!({}));
     }
 
     #[test]
     fn older_records_have_every_field() {
         let old = json!({ "dropped_receives": 0, "codec": null, "held": { "empty": 1, "full": 2, "after": 3 } });
         let memory = BurstMemory { empty: 1, full: 2, after: 3 };
-        assert_eq!(serde_json::from_value::<OwnFigures>(old).unwrap(), OwnFigures::Burst(memory));
+        assert_eq!(serde_json::from_value::<PatternFigures>(old).unwrap(), PatternFigures::Burst(memory));
         let old = json!({ "dropped_receives": 0, "codec": null, "burst_memory": null });
-        assert_eq!(serde_json::from_value::<OwnFigures>(old).unwrap(), OwnFigures::None);
+        assert_eq!(serde_json::from_value::<PatternFigures>(old).unwrap(), PatternFigures::None);
         let report = json!({ "dropped": 7 });
-        assert_eq!(serde_json::from_value::<OwnFigures>(report).unwrap(), OwnFigures::Cancel { dropped_receives: 7 });
+        assert_eq!(
+            serde_json::from_value::<PatternFigures>(report).unwrap(),
+            PatternFigures::Cancel { dropped_receives: 7 }
+        );
     }
 
     #[test]
     fn results_are_sums_and_medians() {
-        let drops = [1, 4].map(|dropped_receives| OwnFigures::Cancel { dropped_receives });
-        assert_eq!(OwnResult::of_cancel(&drops, 2).dropped(), Some([5, 2]));
-        let bursts = [1, 9, 2].map(|empty| OwnFigures::Burst(BurstMemory { empty, full: 2, after: 3 }));
-        assert_eq!(OwnResult::of_burst(&bursts).burst_memory(), Some([2.0, 2.0, 3.0]));
+        let drops = [1, 4].map(|dropped_receives| PatternFigures::Cancel { dropped_receives });
+        assert_eq!(PatternResult::of_cancel(&drops, 2).dropped(), Some([5, 2]));
+        let bursts = [1, 9, 2].map(|empty| PatternFigures::Burst(BurstMemory { empty, full: 2, after: 3 }));
+        assert_eq!(PatternResult::of_burst(&bursts).burst_memory(), Some([2.0, 2.0, 3.0]));
         let codecs = [1.0, 9.0, 2.0]
-            .map(|encode_ns| OwnFigures::Codec(CodecFigures { encode_ns, decode_ns: 2.0, encoded_bytes: 3.0 }));
-        assert_eq!(OwnResult::of_codec(&codecs).codec().unwrap().encode_ns, 2.0);
-        assert_eq!(OwnResult::of_codec(&[]), OwnResult::None);
+            .map(|encode_ns| PatternFigures::Codec(CodecFigures { encode_ns, decode_ns: 2.0, encoded_bytes: 3.0 }));
+        assert_eq!(PatternResult::of_codec(&codecs).codec().unwrap().encode_ns, 2.0);
+        assert_eq!(PatternResult::of_codec(&[]), PatternResult::None);
     }
 }
