@@ -14,12 +14,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
-use estafette_measure::core_distance::Comparable;
-use estafette_measure::pairs::log_ratios;
 use estafette_measure::ranking::rank;
 use estafette_measure::record::Record;
-use estafette_measure::spec::Standing;
-use estafette_measure::stats::{CONFIDENCE, Interval, Margins, Verdict, median_interval, verdict};
+use estafette_measure::spec::{Spec, Standing};
+use estafette_measure::stats::{Interval, Verdict};
 
 /// A cell and two of its mechanisms.
 type Pair = (String, String, String);
@@ -45,7 +43,6 @@ fn run() -> Result<bool> {
     let mut window = None;
     for path in &paths {
         let record = Record::load(Path::new(path)).with_context(|| format!("cannot read {path}"))?;
-        let record = Comparable::of(&record).record;
         let first = *window.get_or_insert(record.window);
         println!("{path}: {}", origin::of_record(&record));
         ensure!(first == record.window, "{path} has another window than {}", paths[0]);
@@ -88,21 +85,17 @@ fn times(interval: &Interval) -> String {
 fn verdicts(record: &Record) -> Vec<(Pair, Judged)> {
     let mut verdicts = Vec::new();
     for ranking in rank(record).iter().filter(|ranking| ranking.cell.pattern.is_ranked()) {
-        let candidate = |at: usize| {
-            let entrant = &record.entrants[at];
-            let spec = record.spec(&entrant.case.mechanism)?;
-            let is_candidate =
-                spec.standing == Standing::Candidate && !entrant.control && entrant.case.cell == ranking.cell;
-            is_candidate.then_some((at, spec))
-        };
-        let candidates: Vec<_> = (0..record.entrants.len()).filter_map(candidate).collect();
+        let mut candidates: Vec<(usize, &Spec)> = ranking.rows.iter().map(|row| &row.spec).enumerate().collect();
+        candidates.retain(|(_, spec)| spec.standing == Standing::Candidate);
+        // By name, so that a pair has the same order in each record.
+        candidates.sort_by_key(|(_, spec)| &spec.name);
         for (index, &(a, first)) in candidates.iter().enumerate() {
             let same_class = candidates[index + 1..].iter().filter(|(_, spec)| spec.ownership == first.ownership);
             for &(b, second) in same_class {
-                let Some(interval) = median_interval(&log_ratios(record, a, b), CONFIDENCE) else { continue };
-                let verdict = verdict(Some(&interval), ranking.floor, Margins::default());
+                let comparison = ranking.comparison(a, b);
+                let Some(interval) = comparison.interval else { continue };
                 let pair = (ranking.cell.to_string(), first.name.clone(), second.name.clone());
-                verdicts.push((pair, (verdict, interval)));
+                verdicts.push((pair, (comparison.verdict, interval)));
             }
         }
     }

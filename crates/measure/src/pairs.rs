@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::record::{Figures, InstanceRecord, MIN_LAPS, Outcome, Record};
+use crate::record::{Figures, InstanceRecord, MIN_LAPS, Outcome, Record, SliceFigure};
 use crate::stats::median;
 
 /// An instance that has figures and is not discarded.
@@ -27,6 +27,18 @@ pub(crate) fn valid(record: &Record, entrant: usize) -> impl Iterator<Item = Val
 pub fn log_ratios(record: &Record, a: usize, b: usize) -> Vec<f64> {
     let (a, b) = (by_round(record, a), by_round(record, b));
     a.iter().filter_map(|(round, a)| of_round(record, *round, a, b.get(round)?)).collect()
+}
+
+/// The ln ratio of the slices of two entrants in each round in which they shared a heat, although
+/// one of them is compared by its unpaused run. Positive if `b` is better.
+pub(crate) fn log_ratios_of_paused_slices(record: &Record, a: usize, b: usize) -> Vec<f64> {
+    let (a, b) = (by_round(record, a), by_round(record, b));
+    let of_round = |(round, a): (&usize, &Vec<ValidInstance<'_>>)| {
+        let pairs = a.iter().flat_map(|a| b.get(round).into_iter().flatten().map(move |b| (*a, *b)));
+        let ratios: Vec<f64> = pairs.filter_map(|(a, b)| a.paused_slices_to(b)).collect();
+        median(&ratios)
+    };
+    a.iter().filter_map(of_round).collect()
 }
 
 /// The valid instances of an entrant, by round. The anchor has several in a round, one for each
@@ -67,6 +79,13 @@ fn through_anchor(record: &Record, round: usize, a: ValidInstance<'_>, b: ValidI
         .find_map(|anchor_b| Some(a.ratio_to(*in_a.get(&anchor_b.instance.entrant)?)? + anchor_b.ratio_to(b)?))
 }
 
+/// The median ln ratio of two instances over their common laps. `None` with too few.
+fn of_laps(a: &[SliceFigure], b: &[SliceFigure]) -> Option<f64> {
+    let laps: BTreeMap<u64, f64> = b.iter().map(|slice| (slice.lap, slice.ns)).collect();
+    let ratios: Vec<f64> = a.iter().filter_map(|slice| Some((slice.ns / laps.get(&slice.lap)?).ln())).collect();
+    median(&ratios).filter(|_| ratios.len() >= MIN_LAPS)
+}
+
 impl<'a> ValidInstance<'a> {
     fn of(instance: &'a InstanceRecord) -> Option<ValidInstance<'a>> {
         match &instance.outcome {
@@ -89,16 +108,24 @@ impl<'a> ValidInstance<'a> {
         self.instance.heat.is_some() && self.instance.heat == other.instance.heat
     }
 
+    /// Its slices, whether they count or not.
+    fn all_slices(&self) -> &'a [SliceFigure] {
+        if self.figures.slices.is_empty() { &self.figures.paused_slices } else { &self.figures.slices }
+    }
+
+    /// The median ln ratio of the slices of two instances of one heat, of which one does not count.
+    fn paused_slices_to(self, other: ValidInstance<'_>) -> Option<f64> {
+        let has_paused = !self.figures.paused_slices.is_empty() || !other.figures.paused_slices.is_empty();
+        if self.shares_heat(&other) && has_paused { of_laps(self.all_slices(), other.all_slices()) } else { None }
+    }
+
     /// The ln ratio of this instance's time to the other's: the median over the laps of their heat.
     /// If they have too few common laps, it is the ratio of their unpaused runs, or of their
     /// windows. `None` if one of the two has to be compared by its unpaused run, and the other only
     /// has slices.
     fn ratio_to(self, other: ValidInstance<'_>) -> Option<f64> {
         if self.shares_heat(&other) {
-            let laps: BTreeMap<u64, f64> = other.figures.slices.iter().map(|slice| (slice.lap, slice.ns)).collect();
-            let ratios = self.figures.slices.iter().filter_map(|slice| Some((slice.ns / laps.get(&slice.lap)?).ln()));
-            let ratios: Vec<f64> = ratios.collect();
-            if let Some(median) = median(&ratios).filter(|_| ratios.len() >= MIN_LAPS) {
+            if let Some(median) = of_laps(&self.figures.slices, &other.figures.slices) {
                 return Some(median);
             }
             if let (Some(a), Some(b)) = (self.figures.unpaused_run_ns, other.figures.unpaused_run_ns) {
@@ -122,7 +149,6 @@ pub(crate) mod tests {
     use super::*;
     use crate::message::Faults;
     use crate::pattern_figures::PatternFigures;
-    use crate::record::SliceFigure;
 
     /// An instance with the given nanoseconds per message: `whole_ns` for the whole window, `laps`
     /// in laps 1, 2, ...
@@ -150,6 +176,7 @@ pub(crate) mod tests {
             discarded: None,
             slices,
             unpaused_run_ns: None,
+            paused_slices: Vec::new(),
         };
         InstanceRecord { round: 0, entrant, line_ns: None, heat, outcome: Outcome::Measured(Box::new(figures)) }
     }

@@ -229,6 +229,10 @@ pub struct Figures {
     /// `None` if there was none, or if the machine changed during it.
     #[serde(default, alias = "long_turn_ns", skip_serializing_if = "Option::is_none")]
     pub unpaused_run_ns: Option<f64>,
+    /// The slices that do not count, because pauses change the mechanism and its unpaused runs are
+    /// compared. Not in records.
+    #[serde(skip)]
+    pub paused_slices: Vec<SliceFigure>,
 }
 
 /// The latencies of an instance in nanoseconds.

@@ -10,6 +10,7 @@
 //! run. The machine may be faster in one of the two, so this ratio is divided by the median of the
 //! cell. If the interval over the rounds lies completely beyond the margin of equivalence, pauses
 //! change the mechanism. It is then compared by its unpaused runs, with those of the others.
+//! If the slices of two mechanisms and their unpaused runs decide opposite ways, nothing is decided.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +34,7 @@ pub(crate) fn apply(record: &mut Record) -> PauseEffects {
         if figures.breach.is_some() || !sensitive.contains(&instance.entrant) {
             return true;
         }
-        figures.slices.clear();
+        figures.paused_slices = std::mem::take(&mut figures.slices);
         // Without an unpaused run, it has nothing that can be compared with the other rounds.
         figures.unpaused_run_ns.is_some()
     });
@@ -132,6 +133,18 @@ mod tests {
         apply(&mut record);
         assert!((ratio(&record, 0, 1) - 1.2).abs() < 1e-9, "both by their unpaused runs");
         assert!((ratio(&record, 0, 2) - 1.1).abs() < 1e-9, "both by their slices");
+    }
+
+    #[test]
+    fn nothing_is_decided_if_slices_and_unpaused_runs_decide_opposite_ways() {
+        // Entrant 1 takes more than twice as long in slices, and a tenth less in unpaused runs.
+        let record = record(|_, of| [10.0, 24.0, 11.0, 10.0][of], |_, of| [10.0, 9.0, 11.2, 10.0][of]);
+        let ranking = crate::ranking::rank(&record).remove(0);
+        let at = |name: &str| ranking.rows.iter().position(|row| row.spec.name == name).unwrap();
+        let comparison = ranking.comparison(at("task/a"), at("task/b"));
+        assert!(comparison.interval.unwrap().low > 0.1, "by unpaused runs: {:?}", comparison.interval);
+        assert_eq!(comparison.verdict, crate::stats::Verdict::Inconclusive);
+        assert_eq!(ranking.comparison(at("task/a"), at("task/c")).verdict, crate::stats::Verdict::Slower);
     }
 
     #[test]

@@ -65,6 +65,7 @@ fn figures(pattern: Pattern, ns: u64) -> Figures {
         discarded: None,
         slices: Vec::new(),
         unpaused_run_ns: None,
+        paused_slices: Vec::new(),
     }
 }
 

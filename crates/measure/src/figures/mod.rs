@@ -90,6 +90,7 @@ pub(crate) fn figures(
         discarded,
         slices,
         unpaused_run_ns,
+        paused_slices: Vec::new(),
     })
 }
 

@@ -96,5 +96,6 @@ pub(super) fn empty_figures(measured: &Measured, discarded: Discarded) -> Figure
         discarded: Some(discarded),
         slices: Vec::new(),
         unpaused_run_ns: None,
+        paused_slices: Vec::new(),
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::row::{Rank, Row};
-use crate::pairs::log_ratios;
+use crate::pairs::{log_ratios, log_ratios_of_paused_slices};
 use crate::record::Record;
 use crate::stats::{CONFIDENCE, Interval, Margins, Verdict, median, median_interval, verdict};
 
@@ -18,12 +18,20 @@ pub struct Comparison {
 }
 
 /// The ln ratios of all pairs of some entrants, by round.
-pub(super) struct Ratios(BTreeMap<(usize, usize), Vec<f64>>);
+pub(super) struct Ratios {
+    compared: BTreeMap<(usize, usize), Vec<f64>>,
+    /// Those of the slices of pairs that are compared by unpaused runs.
+    of_paused_slices: BTreeMap<(usize, usize), Vec<f64>>,
+}
 
 impl Ratios {
     pub(super) fn of(record: &Record, entrants: &[usize]) -> Ratios {
         let pairs = entrants.iter().flat_map(|a| entrants.iter().map(move |b| (*a, *b))).filter(|(a, b)| a < b);
-        Ratios(pairs.map(|(a, b)| ((a, b), log_ratios(record, a, b))).collect())
+        let pairs: Vec<(usize, usize)> = pairs.collect();
+        let of = |ratios: fn(&Record, usize, usize) -> Vec<f64>| {
+            pairs.iter().map(|&(a, b)| ((a, b), ratios(record, a, b))).collect()
+        };
+        Ratios { compared: of(log_ratios), of_paused_slices: of(log_ratios_of_paused_slices) }
     }
 
     /// The median ln ratio. Positive if `b` is better. `None` without common rounds.
@@ -31,15 +39,12 @@ impl Ratios {
         if a > b {
             return self.median(b, a).map(|median| -median);
         }
-        median(self.0.get(&(a, b))?)
+        median(self.compared.get(&(a, b))?)
     }
 
     /// The interval of the ln ratio. Positive if `b` is better. `None` with too few common rounds.
     fn interval(&self, a: usize, b: usize) -> Option<Interval> {
-        if a > b {
-            return self.interval(b, a).as_ref().map(Interval::inverse);
-        }
-        median_interval(self.0.get(&(a, b))?, CONFIDENCE)
+        interval(&self.compared, a, b)
     }
 
     /// Whether two entrants have enough common rounds for an interval.
@@ -49,9 +54,22 @@ impl Ratios {
 
     pub(super) fn compare(&self, above: usize, below: usize, floor: Option<f64>) -> Comparison {
         let interval = self.interval(above, below);
-        let verdict = verdict(interval.as_ref(), floor, Margins::default());
+        let judge = |interval: &Option<Interval>| verdict(interval.as_ref(), floor, Margins::default());
+        let of_slices = judge(&self::interval(&self.of_paused_slices, above, below));
+        let verdict = match (judge(&interval), of_slices) {
+            (Verdict::Faster, Verdict::Slower) | (Verdict::Slower, Verdict::Faster) => Verdict::Inconclusive,
+            (verdict, _) => verdict,
+        };
         Comparison { interval, verdict }
     }
+}
+
+/// The interval of the ln ratio of a pair. Positive if `b` is better. `None` with too few rounds.
+fn interval(ratios: &BTreeMap<(usize, usize), Vec<f64>>, a: usize, b: usize) -> Option<Interval> {
+    if a > b {
+        return interval(ratios, b, a).as_ref().map(Interval::inverse);
+    }
+    median_interval(ratios.get(&(a, b))?, CONFIDENCE)
 }
 
 /// Sorts rows, best first, by their paired ratios, from which the verdicts follow too. The order of
