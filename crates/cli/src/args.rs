@@ -119,6 +119,14 @@ pub(crate) enum Command {
     Flow(Flow),
 }
 
+impl Command {
+    /// Whether it runs mechanisms, whose allocator the environment may choose.
+    pub(crate) fn measures(&self) -> bool {
+        use Command::{Bench, Choose, Gate, Peer, Ping, Verify};
+        matches!(self, Bench(_) | Peer(_) | Ping(_) | Verify(_) | Choose(_) | Gate(_))
+    }
+}
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Bench {
     /// A suite (overview, channels, ipc, ipc-typed, net, flow) or mechanisms, by name or pattern

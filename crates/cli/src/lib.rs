@@ -70,10 +70,6 @@ pub fn main(registry: Registry) -> ExitCode {
         Some(argument) if argument == tracer::ARGUMENT => tracer::serve(std::env::args_os().skip(2)),
         _ => {}
     }
-    if let Err(error) = allocator::check_environment() {
-        report_to_stderr(&format!("estafette: {error:#}"));
-        return ExitCode::from(Exit::Usage);
-    }
     let (arguments, by_cargo) = cargo_bench::arguments(std::env::args_os().collect());
     let args = match args(&arguments) {
         Ok(Ok(mut args)) => {
@@ -92,6 +88,12 @@ pub fn main(registry: Registry) -> ExitCode {
             return ExitCode::from(if error.use_stderr() { Exit::Usage } else { Exit::Fine });
         }
     };
+    if args.command.measures()
+        && let Err(error) = allocator::check_environment()
+    {
+        report_to_stderr(&format!("estafette: {error:#}"));
+        return ExitCode::from(Exit::Usage);
+    }
     let result = match &args.command {
         Command::Bench(bench) => command::bench::run(&registry, bench),
         Command::Peer(peer) => command::peer::run(&registry, peer),

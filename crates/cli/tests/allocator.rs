@@ -41,7 +41,7 @@ fn the_children_of_the_second_row_have_the_other_allocator_in_their_environment(
 
     let ground = Ground::new();
     let run =
-        Running::start(&ground, &[&["bench"], &CASE[..4], &["--rounds=1000", "--allocator=system,mimalloc"]].concat());
+        Running::start(&ground, &[&["bench"], &CASE[..4], &["--rounds=1000", "--allocator=mimalloc,system"]].concat());
     let mut allocators = BTreeSet::new();
     wait_for("children with both allocators", || {
         let environments = ground.environments();
@@ -64,7 +64,7 @@ fn a_row_for_a_second_allocator_must_exist() {
 #[test]
 fn an_unknown_allocator_in_the_environment_is_an_error() {
     let ground = Ground::new();
-    let output = ground.command(["list"]).env("ESTAFETTE_ALLOCATOR", "mimaloc").output().unwrap();
+    let output = ground.command(["bench", "process/pipe"]).env("ESTAFETTE_ALLOCATOR", "mimaloc").output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code() == Some(2) && stderr.contains("set it to system or mimalloc"), "{stderr}");
 }

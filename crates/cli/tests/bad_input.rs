@@ -141,7 +141,7 @@ fn what_no_mechanism_can_do() {
         &["network/udp", "under 8 bytes", "one producer"],
     );
     bench(&["process/pipe", "--wait", "adaptive"], &["process/pipe", "no wait mode adaptive"]);
-    bench(&["task/tokio-mpsc", "--capacity", "0"], &["task/tokio-mpsc", "no rendezvous", "at least 1"]);
+    bench(&["task/tokio-mpsc", "--capacity", "0"], &["task/tokio-mpsc", "cannot have a capacity of 0", "at least 1"]);
     bench(&["thread/rtrb", "--pattern", "fan-in"], &["thread/rtrb", "no fan-in"]);
     let idle = |arguments: &[&str], words: &[&str]| refused(&ground, &[&["bench"], arguments].concat(), words);
     idle(&["process/pipe", "--payload", "u64", "--size", "64"], &["--size is not for --payload u64"]);

@@ -57,11 +57,15 @@ pub const TIMEOUT: Duration = Duration::from_secs(5);
 /// drift. With shorter ones stopping and resuming takes a larger part of the time.
 pub const SLICE: Duration = Duration::from_millis(2);
 
-/// The minimum length of a slice for messages of `len` bytes. A slice should have some tens of
-/// messages, even long ones.
-pub(crate) fn slice_for(len: usize) -> Duration {
+/// The length of the slices of an instance: `shortest`, or longer for long messages, so that a slice
+/// has some tens of them, but at most a sixteenth of `sliced`, the time of all slices.
+pub(crate) fn slice_length(shortest: Duration, len: usize, sliced: Option<Duration>) -> Duration {
     const PER_BYTE: Duration = Duration::from_nanos(32);
-    PER_BYTE * len as u32
+    const LONGEST: Duration = Duration::from_millis(50);
+    /// Two instances need half of this number in common to be compared slice by slice.
+    const MIN_SLICES: u32 = 16;
+    let longest = sliced.map_or(LONGEST, |sliced| LONGEST.min(sliced / MIN_SLICES));
+    shortest.max(longest.min(PER_BYTE * len as u32))
 }
 
 /// The default time that a window may take if it is a number of messages.

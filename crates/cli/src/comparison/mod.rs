@@ -33,7 +33,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use estafette_measure::case::{Case, Cell};
 use estafette_measure::core_distance::Comparable;
 use estafette_measure::plan::MAX_ROUNDS;
-use estafette_measure::ranking::{Ranking, loss_without_p99, rank};
+use estafette_measure::ranking::{Ranking, loss_without_p99, no_result, rank};
 use estafette_measure::record::{MAKE_UP_ROUNDS, Outcome, REPEATS, Record};
 use estafette_measure::spec::{Spec, Standing};
 use estafette_measure::stats::{Interval, Margins, Verdict, median, shift_interval, verdict};
@@ -334,8 +334,8 @@ fn measured(record: &Record) -> Result<Vec<(&Case, Measured<'_>)>, Incomparable>
         let mut ns: Vec<f64> = valid().map(|figures| figures.metric_ns()).collect();
         let left_out = outcomes.len() - ns.len();
         let lost = loss_without_p99(&comparable.record, at);
-        if lost.is_some() {
-            // What arrived says nothing of what did not.
+        if no_result(&comparable.record, at).is_some() {
+            // What arrived says nothing of what did not, nor a slice of timers between slices.
             ns.clear();
         }
         let measured = Measured {

@@ -18,7 +18,8 @@ pub(crate) struct TableOutcome<'a> {
     pub(crate) leaders: Vec<&'a Row>,
     /// Whether all leaders are known to be equivalent to the fastest.
     pub(crate) are_equivalent: bool,
-    /// The fastest of the other candidates, and its comparison with the fastest of all.
+    /// The fastest of the other candidates that are decided to be slower than the fastest of all,
+    /// and its comparison with that.
     pub(crate) next: Option<(&'a Row, Interval)>,
 }
 
@@ -45,8 +46,9 @@ pub(crate) fn outcome_among(ranking: &Ranking, filter: impl Fn(&Row) -> bool) ->
     let time = |at: usize| ranking.rows[at].result.as_ref().map_or(f64::INFINITY, |result| result.metric_ns);
     leaders.extend(unranked.into_iter().filter(|at| time(*at) < time(best)));
     let others = || leaders.iter().copied().filter(|at| *at != best);
-    let next =
-        ranking.best_of(&slower).and_then(|at| Some((&ranking.rows[at], ranking.comparison(best, at).interval?)));
+    let slower_than_best: Vec<usize> = slower.into_iter().filter(|at| ranking.is_better(best, *at)).collect();
+    let compared = |at: usize| Some((&ranking.rows[at], ranking.comparison(best, at).interval?));
+    let next = ranking.best_of(&slower_than_best).and_then(compared);
     Some(TableOutcome {
         are_equivalent: others().all(|at| ranking.comparison(best, at).verdict == Verdict::Equivalent),
         leaders: iter::once(best).chain(others()).map(|at| &ranking.rows[at]).collect(),
@@ -144,7 +146,7 @@ fn other_data(ranking: &Ranking, outcome: &TableOutcome<'_>) -> String {
         if outcome.next.as_ref().is_some_and(|(next, _)| next.spec.name == row.spec.name) {
             continue;
         }
-        let others = class.into_iter().filter(|at| *at != best);
+        let others = class.into_iter().filter(|at| *at != best && is_ranked(&ranking.rows[*at]));
         let equal = others.filter(|at| !ranking.is_better(best, *at));
         let names: Vec<&str> = iter::once(best).chain(equal).map(|at| short(&ranking.rows[at])).collect();
         let times = ranking.comparison(fastest, best).interval;

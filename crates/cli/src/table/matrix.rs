@@ -115,7 +115,7 @@ pub(super) fn table(group: &[&Ranking]) -> String {
     footer("detects differences from", &|ranking| Some(difference(ranking.resolution()?)));
     let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
     let table = columns(&headers, &alignment, &rows);
-    let caveats: String = unique(group.iter().map(|ranking| caveats_at(ranking, &axis.value(&ranking.cell))));
+    let caveats: String = unique(group.iter().flat_map(|ranking| caveats_at(ranking, &axis.value(&ranking.cell))));
     let facts: String = group.iter().map(|ranking| facts_at(ranking, &axis.value(&ranking.cell))).collect();
     format!("{}{}{table}{facts}{caveats}", wrapped("", &heading(group, axis)), wrapped("", &answers(group, axis)))
 }
@@ -209,17 +209,15 @@ pub(crate) fn advice<'a>(group: &[&'a Ranking], axis: Option<Axis>) -> Vec<Advic
     all
 }
 
-/// Removes duplicate lines.
-fn unique(texts: impl Iterator<Item = String>) -> String {
-    let mut lines: Vec<String> = Vec::new();
-    for text in texts {
-        for line in text.lines().map(|line| format!("{line}\n")) {
-            if !lines.contains(&line) {
-                lines.push(line);
-            }
+/// Joins notes, and leaves out those that are there already.
+fn unique(notes: impl Iterator<Item = String>) -> String {
+    let mut all: Vec<String> = Vec::new();
+    for note in notes {
+        if !all.contains(&note) {
+            all.push(note);
         }
     }
-    lines.concat()
+    all.concat()
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::remedy::with_remedy;
 
 /// A time this many times as long as that of a mechanism with a worse rank is noted.
 const MISPLACED: f64 = 1.25;
-/// If pauses change the time of all mechanisms of a cell by more than this factor, it is noted.
+/// If pauses change the time of the median mechanism of a cell by more than this factor, it is noted.
 const PAUSE_EFFECT: f64 = 1.1;
 
 /// Returns the footer: see [`facts`].
@@ -78,13 +78,13 @@ fn left_out(ranking: &Ranking) -> Option<String> {
     })
 }
 
-/// Says how much more or less time all mechanisms take without pauses, if that is more than
+/// Says how much more or less time the median mechanism takes without pauses, if that is more than
 /// [`PAUSE_EFFECT`].
 fn pause_effect(ranking: &Ranking) -> Option<String> {
     let effect = ranking.pause_effect?;
     let is_large = effect.low > PAUSE_EFFECT.ln() || effect.high < -PAUSE_EFFECT.ln();
     let times = units::three_digits((-effect.estimate).exp());
-    is_large.then(|| format!("without pauses between slices, all take about {times} times as long"))
+    is_large.then(|| format!("without pauses between slices, the median mechanism takes {times} times as long"))
 }
 
 /// The mechanisms of a cell that are compared in this way.
@@ -142,11 +142,11 @@ fn one_way(ranking: &Ranking) -> Option<String> {
 
 /// Returns notes on the mechanisms of a cell: see [`notes`].
 pub(crate) fn caveats(ranking: &Ranking) -> String {
-    caveats_at(ranking, "")
+    caveats_at(ranking, "").concat()
 }
 
-/// As [`caveats`], for a cell of a matrix. `value` is its value on the matrix's axis.
-pub(super) fn caveats_at(ranking: &Ranking, value: &str) -> String {
+/// The notes of [`caveats`], for a cell of a matrix. `value` is its value on the matrix's axis.
+pub(super) fn caveats_at(ranking: &Ranking, value: &str) -> Vec<String> {
     let notes = notes(ranking, value).into_iter();
     notes.map(|note| note.for_terminal()).collect()
 }
@@ -199,8 +199,9 @@ pub(crate) fn notes(ranking: &Ranking, value: &str) -> Vec<Note> {
         }
         if let Some(NoResult::LongerThanSlice(ns)) = row.no_result {
             let (name, time) = (short(row), units::duration(ns));
+            let at = if value.is_empty() { String::new() } else { format!(" at {value}") };
             notes.push(Note::Words(format!(
-                "{name} has no result: its round trips ({time}) are longer than a slice, and timers that it may wait for run on between slices; measure it with --slice off"
+                "{name} has no result{at}: its round trips ({time}) are longer than a slice, and timers that it may wait for run on between slices; measure it with --slice off"
             )));
         }
         if let Some(NoResult::LosesTooMuch(lost)) = row.no_result {
@@ -275,8 +276,10 @@ fn misplaced(ranking: &Ranking, value: &str) -> Vec<String> {
         let has_worse_rank = move |other: &usize| rank(at).zip(rank(*other)).is_some_and(|(a, b)| a < b);
         (0..rows.len()).filter(has_worse_rank).filter(move |other| time(at) > MISPLACED * time(*other))
     };
-    let takes_longer =
-        |at: usize, other: usize| ranking.comparison(at, other).interval.is_none_or(|interval| interval.estimate > 0.0);
+    let takes_longer = |at: usize, other: usize| {
+        let interval = ranking.comparison(at, other).interval;
+        !ranking.is_better(at, other) && interval.is_none_or(|interval| interval.estimate > 0.0)
+    };
     let misplaced = (0..rows.len()).filter(|at| shorter(*at).next().is_some());
     let (undecided, by_drift): (Vec<usize>, Vec<usize>) =
         misplaced.partition(|at| shorter(*at).any(|other| takes_longer(*at, other)));
@@ -297,7 +300,7 @@ fn misplaced(ranking: &Ranking, value: &str) -> Vec<String> {
     undecided.into_iter().chain(by_drift).collect()
 }
 
-/// Names the candidates without a rank.
+/// Names the mechanisms without a rank.
 fn unranked(ranking: &Ranking, value: &str) -> Option<String> {
     let is_unranked = |row: &&Row| row.result.is_some() && !is_ranked(row) && ranking.floor.is_some();
     let names: Vec<&str> = ranking.rows.iter().filter(is_unranked).map(short).collect();

@@ -28,15 +28,10 @@ use crate::entry::Entry;
 use crate::laps::{HeatRecord, UNPAUSED_LAP};
 use crate::limits::{ends, line_round_trip_ns};
 use crate::pauses::{Turn, TurnWriter};
-use crate::plan::slice_for;
+use crate::plan::slice_length;
 use crate::usage::Steal;
 use crate::window::{TAIL_NS, Window};
 
-/// The maximum length of a slice that is extended for long messages.
-const LONGEST_SLICE: Duration = Duration::from_millis(50);
-/// The minimum number of slices in a window of some time, if they are extended. Two instances need
-/// half of it in common to be compared slice by slice.
-const MIN_SLICES: u32 = 16;
 /// The time beyond its window in which an instance still runs in slices, to send its end marks and
 /// to report. After that it runs to its end without pauses.
 const EXTRA: Duration = Duration::from_nanos(TAIL_NS + 20_000_000);
@@ -268,15 +263,14 @@ impl Turns {
     /// Slices take `shortest`, or longer for long messages. The first turn also has the warm-up, if
     /// the window is a time.
     fn new(shortest: Duration, setup: &Setup) -> Turns {
-        let (longest, first) = match setup.window {
+        let (sliced, first) = match setup.window {
             Window::Time { warmup_ns, measure_ns } => {
                 let sliced = Duration::from_nanos(measure_ns - setup.unpaused_run_ns);
-                let first = Duration::from_nanos(warmup_ns + setup.unpaused_run_ns);
-                (LONGEST_SLICE.min(sliced / MIN_SLICES), first)
+                (Some(sliced), Duration::from_nanos(warmup_ns + setup.unpaused_run_ns))
             }
-            Window::Count { .. } => (LONGEST_SLICE, Duration::ZERO),
+            Window::Count { .. } => (None, Duration::ZERO),
         };
-        let later = shortest.max(longest.min(slice_for(setup.case.payload.len())));
+        let later = slice_length(shortest, setup.case.payload.len(), sliced);
         Turns { first: first.max(later), later }
     }
 }

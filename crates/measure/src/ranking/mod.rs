@@ -6,7 +6,7 @@ mod row;
 pub use self::order::Comparison;
 use self::order::{Decided, Ratios, assign_ranks, compare_all, compare_with_first, sort};
 use self::row::row;
-pub use self::row::{Basis, NoResult, Rank, Row, RowResult, loss_without_p99, losses};
+pub use self::row::{Basis, NoResult, Rank, Row, RowResult, loss_without_p99, losses, no_result};
 use crate::bound::{Bound, bound_of};
 use crate::case::{Cell, Place};
 use crate::core_distance::{Comparable, LeftOut};
@@ -88,13 +88,11 @@ impl Ranking {
         self.decided.is_better(first, second)
     }
 
-    /// Returns those of some rows that no other of them is decided to beat. If each is beaten by
-    /// another, in a cycle, that is the first. Rows are given by their indexes, and returned in the
-    /// same order.
+    /// Returns those of some rows that no other of them is decided to beat: at least one, if there
+    /// are rows. Rows are given by their indexes, and returned in the same order.
     pub fn unbeaten(&self, rows: &[usize]) -> Vec<usize> {
-        let is_beaten = |row: usize| rows.iter().any(|other| *other != row && self.is_better(*other, row));
-        let unbeaten: Vec<usize> = rows.iter().copied().filter(|row| !is_beaten(*row)).collect();
-        if unbeaten.is_empty() { rows.iter().copied().take(1).collect() } else { unbeaten }
+        let is_beaten = |row: &usize| rows.iter().any(|other| self.is_better(*other, *row));
+        rows.iter().copied().filter(|row| !is_beaten(row)).collect()
     }
 
     /// Returns the best of some rows: the first that is [`unbeaten`](Self::unbeaten). It need not be

@@ -93,7 +93,7 @@ pub(super) fn sort(ratios: &Ratios, rows: &mut [(usize, Row)]) {
 
 /// Compares every row with every row above it.
 pub(super) fn compare_all(ratios: &Ratios, rows: &[(usize, Row)], floor: Option<f64>) -> Vec<Vec<Comparison>> {
-    // What has no result is not compared, although it may have valid instances: it lost too much.
+    // What has no result is not compared, although it may have valid instances: see `Row::no_result`.
     let of = |(a, above): &(usize, Row), (b, below): &(usize, Row)| match (&above.result, &below.result) {
         (Some(_), Some(_)) => ratios.compare(*a, *b, floor),
         _ => Comparison { interval: None, verdict: Verdict::Inconclusive },
@@ -132,14 +132,15 @@ impl Decided {
         Decided { better }
     }
 
-    /// Whether row `a` is decided to be better than row `b`.
+    /// Whether row `a` is decided to be better than row `b`. Between rows of a cycle, of which each
+    /// beats the next, nothing is decided.
     pub(super) fn is_better(&self, a: usize, b: usize) -> bool {
-        self.better[a][b]
+        self.better[a][b] && !self.better[b][a]
     }
 
     /// The number of other rows that are decided to be better.
     fn number_of_better(&self, row: usize) -> usize {
-        (0..self.better.len()).filter(|&other| other != row && self.is_better(other, row)).count()
+        (0..self.better.len()).filter(|&other| self.is_better(other, row)).count()
     }
 }
 
@@ -235,6 +236,19 @@ mod tests {
         assert!(decided.is_better(2, 0) && decided.is_better(2, 3) && decided.is_better(1, 3));
         assert!(!decided.is_better(0, 2) && !decided.is_better(3, 0));
         assert_eq!([0, 1, 2, 3].map(|row| decided.number_of_better(row)), [2, 1, 0, 3]);
+    }
+
+    #[test]
+    fn nothing_is_decided_within_a_cycle() {
+        let comparison = |verdict| Comparison { interval: None, verdict };
+        use Verdict::{Faster, Slower};
+        // Each of the rows 0, 1 and 2 is better than the next, and all are better than row 3.
+        let pairs = [&[Slower, Faster, Slower][..], &[Slower, Slower], &[Slower], &[]];
+        let pairs: Vec<Vec<Comparison>> =
+            pairs.iter().map(|verdicts| verdicts.iter().copied().map(comparison).collect()).collect();
+        let decided = Decided::of(&pairs);
+        assert_eq!([0, 1, 2, 3].map(|row| decided.number_of_better(row)), [0, 0, 0, 3]);
+        assert!(!decided.is_better(0, 0) && !decided.is_better(0, 1) && decided.is_better(2, 3));
     }
 
     #[test]

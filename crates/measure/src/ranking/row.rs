@@ -1,5 +1,7 @@
 //! The results of one mechanism in a cell, over all of its instances.
 
+use std::time::Duration;
+
 use hdrhistogram::Histogram;
 
 use crate::bound::kernel_ns;
@@ -7,10 +9,11 @@ use crate::breach::Breach;
 use crate::case::Load;
 use crate::pairs::{ValidInstance, valid};
 use crate::pattern_figures::{PatternFigures, PatternResult};
-use crate::plan::slice_for;
+use crate::plan::slice_length;
 use crate::record::{Figures, Latency, MIN_LAPS, Outcome, Record, with_lost};
 use crate::spec::Spec;
 use crate::stats::{Interval, Modes, Verdict, median, modes};
+use crate::window::Window;
 
 /// One mechanism in a cell.
 #[derive(Clone, Debug)]
@@ -24,7 +27,8 @@ pub struct Row {
     pub calls: Option<f64>,
     /// The processor time of these calls and of the kernel's copies: see [`kernel_ns`].
     pub kernel_ns: Option<f64>,
-    /// Its results. `None` if every instance failed or was discarded, or if it lost too much.
+    /// Its results. `None` if every instance failed or was discarded, or for the reason in
+    /// `no_result`.
     pub result: Option<RowResult>,
     /// The number of failed instances, and the reason of the first failure.
     pub failed: Option<(usize, String)>,
@@ -173,11 +177,23 @@ pub(super) fn row(record: &Record, at: usize) -> Option<Row> {
     })
 }
 
-/// Whether the round trips of an entrant that ran in slices are longer than a slice.
+/// Why an entrant with valid instances has no result. `None` if it has one, or no valid instance.
+pub fn no_result(record: &Record, at: usize) -> Option<NoResult> {
+    let lost = loss_without_p99(record, at).map(NoResult::LosesTooMuch);
+    lost.or_else(|| longer_than_slice(record, at, &row_result(record, at)?))
+}
+
+/// Whether the round trips of an entrant that ran in slices, and is not compared by unpaused runs, are
+/// longer than a slice.
 fn longer_than_slice(record: &Record, at: usize, result: &RowResult) -> Option<NoResult> {
     let cell = &record.entrants[at].case.cell;
-    let slice_ns = record.slice_ns?.max(slice_for(cell.payload.len()).as_nanos() as u64) as f64;
-    let is_sliced = valid(record, at).any(|measured| measured.ran_in_slices());
+    let sliced = match record.window {
+        Window::Time { measure_ns, .. } => Some(Duration::from_nanos(measure_ns)),
+        Window::Count { .. } => None,
+    };
+    let slice = slice_length(Duration::from_nanos(record.slice_ns?), cell.payload.len(), sliced);
+    let slice_ns = slice.as_nanos() as f64;
+    let is_sliced = result.basis != Basis::UnpausedRun && valid(record, at).any(|measured| measured.ran_in_slices());
     let is_longer = is_sliced && cell.pattern.is_round_trip() && result.metric_ns > slice_ns;
     is_longer.then_some(NoResult::LongerThanSlice(result.metric_ns))
 }

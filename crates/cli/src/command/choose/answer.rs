@@ -118,7 +118,7 @@ impl Answer {
         let ChoiceAdvice { words, best, certainty } = match &*fit {
             [] => without_candidate(&excluded, cell),
             [one] => {
-                let words = format!("Use {}: only this one meets the needs.", short(one));
+                let words = format!("Use {}: only this one meets the needs and has a result.", short(one));
                 ChoiceAdvice { words, best: vec![one.spec.name.clone()], certainty: Certainty::OnlyOne }
             }
             _ => among(ranking, is_fit),
@@ -271,7 +271,11 @@ fn remedy(cell: &Cell) -> &'static str {
 fn among(ranking: &Ranking, is_fit: impl Fn(&Row) -> bool) -> ChoiceAdvice {
     let name = |row: &&Row| row.spec.name.clone();
     let Some(outcome) = outcome_among(ranking, is_fit) else {
-        let words = format!("Not decided: fewer than 6 valid rounds of the control. {}", remedy(&ranking.cell));
+        let why = match ranking.floor {
+            Some(_) => "fewer than 6 rounds that two of them have in common",
+            None => "fewer than 6 valid rounds of the control",
+        };
+        let words = format!("Not decided: {why}. {}", remedy(&ranking.cell));
         return ChoiceAdvice { words, best: Vec::new(), certainty: Certainty::Undecided };
     };
     let certainty = match (outcome.leaders.len(), outcome.are_equivalent) {

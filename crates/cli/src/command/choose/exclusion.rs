@@ -37,6 +37,8 @@ pub(super) enum Why {
     Discarded(String),
     /// It lost so many messages of an open loop that it has no 99th percentile.
     LosesTooMuch(String),
+    /// Its round trips are longer than a slice, so it may have waited for timers between slices.
+    LongerThanSlice(String),
 }
 
 impl Excluded {
@@ -54,9 +56,10 @@ impl Excluded {
                 (Some(NoResult::LosesTooMuch(lost)), _) => {
                     Why::LosesTooMuch(format!("lost {} of the messages at this load", percent(lost)))
                 }
-                (Some(NoResult::LongerThanSlice(ns)), _) => {
-                    Why::Failed(format!("a round trip takes {}, longer than a slice", units::duration(ns)))
-                }
+                (Some(NoResult::LongerThanSlice(ns)), _) => Why::LongerThanSlice(format!(
+                    "a round trip takes {}, longer than a slice: measure it with `estafette bench --slice off`",
+                    units::duration(ns)
+                )),
                 (None, Some((_, why))) => Why::Failed(why.clone()),
                 (None, None) => Why::Discarded(discarded(record, &row.spec)),
             },
@@ -97,7 +100,7 @@ impl Excluded {
             Why::BrokePromise(why) => format!("broke its promise: {why}"),
             Why::Failed(why) => format!("failed: {why}"),
             Why::Discarded(why) => format!("every instance discarded: {why}"),
-            Why::LosesTooMuch(why) => why.clone(),
+            Why::LosesTooMuch(why) | Why::LongerThanSlice(why) => why.clone(),
         }
     }
 }

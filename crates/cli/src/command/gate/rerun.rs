@@ -17,7 +17,7 @@ use estafette_measure::Registry;
 use estafette_measure::core_distance::Comparable;
 use estafette_measure::pairs::log_ratios;
 use estafette_measure::plan::{Entrant, Plan, Precision};
-use estafette_measure::ranking::{Ranking, loss_without_p99, losses, rank};
+use estafette_measure::ranking::{Ranking, loss_without_p99, losses, no_result, rank};
 use estafette_measure::record::{InstanceRecord, Outcome, Record};
 use estafette_measure::run::End;
 use estafette_measure::stats::{CONFIDENCE, holm, median, median_interval, signed_rank_above_p};
@@ -181,8 +181,8 @@ fn compared(record: &Record, rankings: &[Ranking], new: usize) -> (Compared, Vec
         .iter()
         .position(|entrant| !entrant.control && entrant.case.cell == case.cell && entrant.case.mechanism == name);
     let [a_lost, b_lost] = [base, Some(new)].map(|at| loss_without_p99(record, at?));
-    // What arrived says nothing of what did not.
-    let compared = base.filter(|_| a_lost.or(b_lost).is_none());
+    // What arrived says nothing of what did not, nor a slice of timers between slices.
+    let compared = base.filter(|base| [*base, new].into_iter().all(|at| no_result(record, at).is_none()));
     let gains = compared.map_or_else(Vec::new, |base| log_ratios(record, base, new));
     let ranking = rankings.iter().find(|ranking| ranking.cell == case.cell);
     let ns = |name: &str| {
