@@ -43,7 +43,7 @@ pub(crate) fn outcome_among(ranking: &Ranking, filter: impl Fn(&Row) -> bool) ->
     let best = *unbeaten.first()?;
     let is_slower = |at: &usize| unbeaten.iter().any(|leader| ranking.is_better(*leader, *at));
     let (slower, mut leaders): (Vec<usize>, Vec<usize>) = ranked.into_iter().partition(is_slower);
-    let time = |at: usize| ranking.rows[at].result.as_ref().map_or(f64::INFINITY, |result| result.metric_ns);
+    let time = |at: usize| ranking.rows[at].metric_ns();
     leaders.extend(unranked.into_iter().filter(|at| time(*at) < time(best)));
     let others = || leaders.iter().copied().filter(|at| *at != best);
     let slower_than_best: Vec<usize> = slower.into_iter().filter(|at| ranking.is_better(best, *at)).collect();

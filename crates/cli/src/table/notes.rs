@@ -199,7 +199,7 @@ pub(crate) fn notes(ranking: &Ranking, value: &str) -> Vec<Note> {
         }
         if let Some(NoResult::LongerThanSlice(ns)) = row.no_result {
             let (name, time) = (short(row), units::duration(ns));
-            let at = if value.is_empty() { String::new() } else { format!(" at {value}") };
+            let at = at(value);
             notes.push(Note::Words(format!(
                 "{name} has no result{at}: its round trips ({time}) are longer than a slice, and timers that it may wait for run on between slices; measure it with --slice off"
             )));
@@ -249,6 +249,11 @@ fn capacities(ranking: &Ranking) -> Option<String> {
     (!other.is_empty()).then(words)
 }
 
+/// Returns ` at VALUE` for a cell of a matrix, and nothing without a value.
+fn at(value: &str) -> String {
+    if value.is_empty() { String::new() } else { format!(" at {value}") }
+}
+
 /// Names the mechanisms with a fast and a slow mode.
 fn modes(ranking: &Ranking, value: &str) -> Option<String> {
     let rows = ranking.rows.iter().filter_map(|row| Some((short(row), row.result.as_ref()?.modes?)));
@@ -262,7 +267,7 @@ fn modes(ranking: &Ranking, value: &str) -> Option<String> {
             format!("{name} {fast} in {:.0} % of its {units}, {slow} in the others", modes.fast_share * 100.0)
         })
         .collect();
-    let at = if value.is_empty() { String::new() } else { format!(" at {value}") };
+    let at = at(value);
     (!rows.is_empty()).then(|| format!("two modes{at}: {}", rows.join("; ")))
 }
 
@@ -271,7 +276,7 @@ fn modes(ranking: &Ranking, value: &str) -> Option<String> {
 fn misplaced(ranking: &Ranking, value: &str) -> Vec<String> {
     let rows = &ranking.rows;
     let rank = |at: usize| Some(rows[at].result.as_ref()?.rank?.number);
-    let time = |at: usize| rows[at].result.as_ref().map_or(f64::INFINITY, |result| result.metric_ns);
+    let time = |at: usize| rows[at].metric_ns();
     let shorter = |at: usize| {
         let has_worse_rank = move |other: &usize| rank(at).zip(rank(*other)).is_some_and(|(a, b)| a < b);
         (0..rows.len()).filter(has_worse_rank).filter(move |other| time(at) > MISPLACED * time(*other))
@@ -283,7 +288,7 @@ fn misplaced(ranking: &Ranking, value: &str) -> Vec<String> {
     let misplaced = (0..rows.len()).filter(|at| shorter(*at).next().is_some());
     let (undecided, by_drift): (Vec<usize>, Vec<usize>) =
         misplaced.partition(|at| shorter(*at).any(|other| takes_longer(*at, other)));
-    let at = if value.is_empty() { String::new() } else { format!(" at {value}") };
+    let at = at(value);
     let names = |of: &[usize]| of.iter().map(|at| short(&rows[*at])).collect::<Vec<_>>().join(", ");
     let undecided = (!undecided.is_empty()).then(|| {
         format!(
@@ -304,7 +309,7 @@ fn misplaced(ranking: &Ranking, value: &str) -> Vec<String> {
 fn unranked(ranking: &Ranking, value: &str) -> Option<String> {
     let is_unranked = |row: &&Row| row.result.is_some() && !is_ranked(row) && ranking.floor.is_some();
     let names: Vec<&str> = ranking.rows.iter().filter(is_unranked).map(short).collect();
-    let at = if value.is_empty() { String::new() } else { format!(" at {value}") };
+    let at = at(value);
     (!names.is_empty()).then(|| format!("too few rounds in common with others for a rank{at}: {}", names.join(", ")))
 }
 
@@ -317,7 +322,7 @@ fn undecided_although_worse(ranking: &Ranking, value: &str) -> Option<String> {
     let number_of_best = number(best)?;
     let is_worse = |row: &&&Row| number(row).is_some_and(|number| number > number_of_best);
     let names: Vec<&str> = others.iter().filter(is_worse).map(|row| short(row)).collect();
-    let at = if value.is_empty() { String::new() } else { format!(" at {value}") };
+    let at = at(value);
     let words = || {
         let (best, names) = (short(best), shortened_list(&names, "and"));
         format!(

@@ -75,7 +75,7 @@ fn interval(ratios: &BTreeMap<(usize, usize), Vec<f64>>, a: usize, b: usize) -> 
 /// Sorts rows, best first, by their paired ratios, from which the verdicts follow too. The order of
 /// the medians may differ from this on a machine that drifts between rounds.
 pub(super) fn sort(ratios: &Ratios, rows: &mut [(usize, Row)]) {
-    let contender = |(at, row): &(usize, Row)| Contender { at: *at, metric_ns: row.metric() };
+    let contender = |(at, row): &(usize, Row)| Contender { at: *at, metric_ns: row.metric_ns() };
     let measured: Vec<Contender> = rows.iter().filter(|(_, row)| row.result.is_some()).map(contender).collect();
     // One with few rounds may have been lucky in them, so it does not order the others.
     let is_comparable = |one: &Contender| measured.iter().any(|other| ratios.is_comparable(one.at, other.at));
@@ -224,15 +224,19 @@ fn minimax(entrants: &[usize], advantage: impl Fn(usize, usize) -> f64) -> Optio
 mod tests {
     use super::*;
 
+    /// `pairs` has the verdicts on each row's comparisons with the rows below it.
+    fn decided(pairs: &[&[Verdict]]) -> Decided {
+        let comparison = |verdict: &Verdict| Comparison { interval: None, verdict: *verdict };
+        let pairs: Vec<Vec<Comparison>> =
+            pairs.iter().map(|verdicts| verdicts.iter().map(comparison).collect()).collect();
+        Decided::of(&pairs)
+    }
+
     #[test]
     fn what_is_decided_through_others_counts() {
-        let comparison = |verdict| Comparison { interval: None, verdict };
         use Verdict::{Faster, Inconclusive, Slower};
         // Row 1 is better than row 0, and row 2 than row 1. Row 3 is worse than row 0 only.
-        let pairs = [&[Faster, Inconclusive, Slower][..], &[Faster, Inconclusive], &[Inconclusive], &[]];
-        let pairs: Vec<Vec<Comparison>> =
-            pairs.iter().map(|verdicts| verdicts.iter().copied().map(comparison).collect()).collect();
-        let decided = Decided::of(&pairs);
+        let decided = decided(&[&[Faster, Inconclusive, Slower], &[Faster, Inconclusive], &[Inconclusive], &[]]);
         assert!(decided.is_better(2, 0) && decided.is_better(2, 3) && decided.is_better(1, 3));
         assert!(!decided.is_better(0, 2) && !decided.is_better(3, 0));
         assert_eq!([0, 1, 2, 3].map(|row| decided.number_of_better(row)), [2, 1, 0, 3]);
@@ -240,13 +244,9 @@ mod tests {
 
     #[test]
     fn nothing_is_decided_within_a_cycle() {
-        let comparison = |verdict| Comparison { interval: None, verdict };
         use Verdict::{Faster, Slower};
         // Each of the rows 0, 1 and 2 is better than the next, and all are better than row 3.
-        let pairs = [&[Slower, Faster, Slower][..], &[Slower, Slower], &[Slower], &[]];
-        let pairs: Vec<Vec<Comparison>> =
-            pairs.iter().map(|verdicts| verdicts.iter().copied().map(comparison).collect()).collect();
-        let decided = Decided::of(&pairs);
+        let decided = decided(&[&[Slower, Faster, Slower], &[Slower, Slower], &[Slower], &[]]);
         assert_eq!([0, 1, 2, 3].map(|row| decided.number_of_better(row)), [0, 0, 0, 3]);
         assert!(!decided.is_better(0, 0) && !decided.is_better(0, 1) && decided.is_better(2, 3));
     }

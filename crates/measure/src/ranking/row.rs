@@ -142,8 +142,8 @@ pub struct Rank {
 }
 
 impl Row {
-    /// The metric. Infinite without a result.
-    pub(super) fn metric(&self) -> f64 {
+    /// The metric of its result in nanoseconds. Infinite without a result.
+    pub fn metric_ns(&self) -> f64 {
         self.result.as_ref().map_or(f64::INFINITY, |result| result.metric_ns)
     }
 }

@@ -125,8 +125,7 @@ impl Answer {
         };
         if best.is_empty() {
             // Nothing is compared, so only the times are left.
-            let time = |row: &Row| row.result.as_ref().map_or(f64::INFINITY, |result| result.metric_ns);
-            fit.sort_by(|a, b| time(a).total_cmp(&time(b)));
+            fit.sort_by(|a, b| a.metric_ns().total_cmp(&b.metric_ns()));
         } else {
             // The best of some mechanisms need not be the first of them in the table of all.
             fit.sort_by_key(|row| best.iter().position(|name| *name == row.spec.name).unwrap_or(usize::MAX));
