@@ -92,8 +92,8 @@ const DELAYS: [u32; 4] = [5, 10, 20, 40];
 fn main() -> ExitCode {
     let mut registry = estafette_contest::registry();
     for percent in DELAYS {
-        registry = registry.enrol(bytes(Delayed { inner: UnixStream, percent }));
-        registry = registry.enrol(async_values(Delayed { inner: tokio_mpsc(), percent }));
+        registry = registry.register(bytes(Delayed { inner: UnixStream, percent }));
+        registry = registry.register(async_values(Delayed { inner: tokio_mpsc(), percent }));
     }
     if std::env::args().nth(1).as_deref() == Some(estafette_measure::child::ARGUMENT) {
         estafette_measure::child::serve(&registry);

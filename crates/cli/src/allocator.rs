@@ -130,7 +130,7 @@ pub(crate) fn with_candidates_of(registry: &Registry, allocators: &[Allocator]) 
         let variable = (variable.to_string_lossy().into_owned(), value.to_owned());
         for entry in registry.iter().filter(|entry| entry.spec().standing == Standing::Candidate) {
             let variant = Variant::with_environment(entry.clone(), allocator.name(), variable.clone());
-            extended = extended.enrol(variant);
+            extended = extended.register(variant);
         }
     }
     extended

@@ -22,15 +22,15 @@ use estafette_measure::{Generator, Mechanism, Registry, Spec, Verifier};
 const STRIDE: u64 = 1024;
 
 /// Adds all hand-written programs.
-pub(crate) fn enrol(registry: Registry) -> Registry {
+pub(crate) fn register(registry: Registry) -> Registry {
     registry
-        .enrol(ByHand::task("task/tokio-mpsc-by-hand", env!("LOCKED_TOKIO"), tokio_mpsc))
-        .enrol(ByHand::task("task/flume-by-hand", env!("LOCKED_FLUME"), flume))
-        .enrol(ByHand::task("task/crossfire-by-hand", env!("LOCKED_CROSSFIRE"), crossfire))
-        .enrol(ByHand::task("task/kanal-by-hand", env!("LOCKED_KANAL"), kanal))
-        .enrol(ByHand::task("task/async-channel-by-hand", env!("LOCKED_ASYNC_CHANNEL"), async_channel))
-        .enrol(ByHand::task("task/tachyonix-by-hand", env!("LOCKED_TACHYONIX"), tachyonix))
-        .enrol(ByHand::thread("thread/crossbeam-by-hand", env!("LOCKED_CROSSBEAM_CHANNEL"), crossbeam))
+        .register(ByHand::task("task/tokio-mpsc-by-hand", env!("LOCKED_TOKIO"), tokio_mpsc))
+        .register(ByHand::task("task/flume-by-hand", env!("LOCKED_FLUME"), flume))
+        .register(ByHand::task("task/crossfire-by-hand", env!("LOCKED_CROSSFIRE"), crossfire))
+        .register(ByHand::task("task/kanal-by-hand", env!("LOCKED_KANAL"), kanal))
+        .register(ByHand::task("task/async-channel-by-hand", env!("LOCKED_ASYNC_CHANNEL"), async_channel))
+        .register(ByHand::task("task/tachyonix-by-hand", env!("LOCKED_TACHYONIX"), tachyonix))
+        .register(ByHand::thread("thread/crossbeam-by-hand", env!("LOCKED_CROSSBEAM_CHANNEL"), crossbeam))
 }
 
 /// A program's parameters: when the window opens and closes, and the seed of the messages.

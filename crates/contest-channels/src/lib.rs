@@ -2,10 +2,10 @@
 //! codecs.
 //!
 //! The channels between tasks are in crates of their own: `estafette-contest-tasks`, and
-//! `estafette-contest-merges` for several channels with one receiver. [`enrol`] adds them, too.
+//! `estafette-contest-merges` for several channels with one receiver. [`register`] adds them, too.
 //!
 //! Each file contains everything specific to its mechanism: how to open it, its two ends and its
-//! `Spec`. To add a mechanism, add a file and a line in its scope's registry, the function `enrol`
+//! `Spec`. To add a mechanism, add a file and a line in its scope's registry, the function `register`
 //! of `thread` or `codec`.
 #![deny(unsafe_code)]
 
@@ -26,12 +26,12 @@ pub use estafette_contest_tasks as task;
 use estafette_measure::Registry;
 
 /// Adds the mechanisms of the scopes `task` and `thread`.
-pub fn enrol(registry: Registry) -> Registry {
+pub fn register(registry: Registry) -> Registry {
     #[cfg(feature = "channels")]
-    let registry = estafette_contest_merges::enrol(task::enrol(registry));
+    let registry = estafette_contest_merges::register(task::register(registry));
     #[cfg(feature = "channels")]
-    let registry = by_hand::enrol(thread::enrol(registry));
+    let registry = by_hand::register(thread::register(registry));
     #[cfg(feature = "codecs")]
-    let registry = codec::enrol(registry);
+    let registry = codec::register(registry);
     registry
 }

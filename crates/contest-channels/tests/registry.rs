@@ -8,7 +8,7 @@ use estafette_measure::{Registry, Spec};
 
 /// Returns the probed capacity of a mechanism.
 fn effective_capacity(name: &str, capacity: usize, producers: usize) -> Option<u64> {
-    let registry = estafette_contest_channels::enrol(Registry::new());
+    let registry = estafette_contest_channels::register(Registry::new());
     let entry = registry.get(name).unwrap();
     let &Spec { scope, ref runtimes, ref waits, .. } = entry.spec();
     let cell = Cell {

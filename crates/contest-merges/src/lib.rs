@@ -3,7 +3,7 @@
 //!
 //! Each way to merge has its own file and is measured with every channel whose receiver is a
 //! stream. A mechanism's name contains both, for example `task/select-all.flume`. To add a way to
-//! merge, add a file and a line in [`enrol`].
+//! merge, add a file and a line in [`register`].
 #![forbid(unsafe_code)]
 
 // Compiles and runs the README's example.
@@ -39,7 +39,7 @@ mod stream_map;
 use self::merge::{Merge, Source};
 
 /// Adds each way to merge for each channel.
-pub fn enrol(registry: Registry) -> Registry {
+pub fn register(registry: Registry) -> Registry {
     let registry = over_all::<stream_map::ByStreamMap>(registry);
     let registry = over_all::<select_all::BySelectAll>(registry);
     let registry = over_all::<futures_unordered::ByFuturesUnordered>(registry);
@@ -48,10 +48,10 @@ pub fn enrol(registry: Registry) -> Registry {
 
 fn over_all<M: Merge>(registry: Registry) -> Registry {
     registry
-        .enrol(merged::<M, TokioMpsc>())
-        .enrol(merged::<M, Flume>())
-        .enrol(merged::<M, AsyncChannel>())
-        .enrol(merged::<M, FuturesChannel>())
+        .register(merged::<M, TokioMpsc>())
+        .register(merged::<M, Flume>())
+        .register(merged::<M, AsyncChannel>())
+        .register(merged::<M, FuturesChannel>())
 }
 
 /// A channel whose receiver is a stream.

@@ -1,7 +1,7 @@
 //! Mechanisms through the network stack, on loopback and between two hosts.
 //!
 //! Each file contains everything specific to its mechanism: how to open it, its two ends and its
-//! `Spec`. To add a mechanism, add a file and a line in the registry below ([`enrol`]).
+//! `Spec`. To add a mechanism, add a file and a line in the registry below ([`register`]).
 #![forbid(unsafe_code)]
 
 // Compiles and runs the README's example.
@@ -58,50 +58,52 @@ pub use self::tcp::Tcp;
 pub use self::udp::Udp;
 
 /// Adds the network mechanisms.
-pub fn enrol(registry: Registry) -> Registry {
+pub fn register(registry: Registry) -> Registry {
     let registry = registry
-        .enrol(bytes(tcp::Tcp))
-        .enrol(bytes(tcp_tuned::TcpTuned))
-        .enrol(bytes(udp::Udp))
-        .enrol(bytes(udp_tuned::UdpTuned))
-        .enrol(bytes(framed_basic::TCP))
-        .enrol(bytes(framed_tuned::TCP))
-        .enrol(bytes(framed_basic::UNIX))
-        .enrol(bytes(framed_tuned::UNIX))
-        .enrol(bytes(ws_basic::WsBasic))
-        .enrol(bytes(ws_tuned::WsTuned))
-        .enrol(bytes(tls_basic::TlsBasic))
-        .enrol(bytes(tls_tuned::TlsTuned))
-        .enrol(bytes(estafette::TCP))
-        .enrol(bytes(estafette::FRAMED))
-        .enrol(bytes(estafette::UNIX))
-        .enrol(bytes(estafette::WS))
-        .enrol(bytes(estafette::TLS))
-        .enrol(bytes(estafette::UDP));
+        .register(bytes(tcp::Tcp))
+        .register(bytes(tcp_tuned::TcpTuned))
+        .register(bytes(udp::Udp))
+        .register(bytes(udp_tuned::UdpTuned))
+        .register(bytes(framed_basic::TCP))
+        .register(bytes(framed_tuned::TCP))
+        .register(bytes(framed_basic::UNIX))
+        .register(bytes(framed_tuned::UNIX))
+        .register(bytes(ws_basic::WsBasic))
+        .register(bytes(ws_tuned::WsTuned))
+        .register(bytes(tls_basic::TlsBasic))
+        .register(bytes(tls_tuned::TlsTuned))
+        .register(bytes(estafette::TCP))
+        .register(bytes(estafette::FRAMED))
+        .register(bytes(estafette::UNIX))
+        .register(bytes(estafette::WS))
+        .register(bytes(estafette::TLS))
+        .register(bytes(estafette::UDP));
     libraries(registry)
 }
 
 /// Adds the mechanisms that are also listed in the scope `process`, between two processes of one
 /// machine.
-pub fn enrol_process_rows(registry: Registry) -> Registry {
-    registry.enrol(bytes(under::Under(tcp::Tcp, Tier::Suite))).enrol(bytes(under::Under(udp::Udp, Tier::Standard)))
+pub fn register_process_rows(registry: Registry) -> Registry {
+    registry
+        .register(bytes(under::Under(tcp::Tcp, Tier::Suite)))
+        .register(bytes(under::Under(udp::Udp, Tier::Standard)))
 }
 
 /// Adds the libraries that this build includes.
 fn libraries(registry: Registry) -> Registry {
     #[cfg(feature = "message-io")]
     let registry = registry
-        .enrol(bytes(message_io::TCP))
-        .enrol(bytes(message_io::FRAMED))
-        .enrol(bytes(message_io::UDP))
-        .enrol(bytes(message_io::WS));
+        .register(bytes(message_io::TCP))
+        .register(bytes(message_io::FRAMED))
+        .register(bytes(message_io::UDP))
+        .register(bytes(message_io::WS));
     #[cfg(feature = "tokio-net")]
     let registry = registry
-        .enrol(bytes(tokio_framed::TokioFramed))
-        .enrol(bytes(tokio_udp::TokioUdp))
-        .enrol(bytes(tokio_tungstenite::TokioTungstenite))
-        .enrol(bytes(fastwebsockets::Fastwebsockets));
+        .register(bytes(tokio_framed::TokioFramed))
+        .register(bytes(tokio_udp::TokioUdp))
+        .register(bytes(tokio_tungstenite::TokioTungstenite))
+        .register(bytes(fastwebsockets::Fastwebsockets));
     #[cfg(feature = "quic")]
-    let registry = registry.enrol(bytes(quic::Quic));
+    let registry = registry.register(bytes(quic::Quic));
     registry
 }

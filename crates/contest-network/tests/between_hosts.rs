@@ -13,7 +13,7 @@ use estafette_measure::refusal::RefusalKind;
 const PATTERNS: [Pattern; 4] = [Pattern::PingPong, Pattern::Stream, Pattern::Duplex, Pattern::Connections];
 
 fn registry() -> Registry {
-    estafette_contest_network::enrol(Registry::new())
+    estafette_contest_network::register(Registry::new())
 }
 
 #[test]

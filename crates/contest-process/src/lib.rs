@@ -2,7 +2,7 @@
 //!
 //! Each file contains everything specific to its mechanism: how to open it, its two ends and its
 //! [`Spec`](estafette_measure::Spec). To add a mechanism, add a file and a line in the registry
-//! below ([`enrol`]).
+//! below ([`register`]).
 #![deny(unsafe_code)]
 
 // Compiles and runs the README's example.
@@ -82,78 +82,78 @@ pub use self::unix_stream::UnixStream;
 /// Adds the mechanisms between processes. `sockets` adds the network mechanisms that also run
 /// between two processes, so that they are listed next to the sockets here. (The function is not
 /// generic: a generic one would compile all loops in the calling crate.)
-pub fn enrol(registry: Registry, sockets: fn(Registry) -> Registry) -> Registry {
+pub fn register(registry: Registry, sockets: fn(Registry) -> Registry) -> Registry {
     let registry = registry
-        .enrol(bytes(pipe::Pipe))
-        .enrol(bytes(unix_stream::UnixStream))
-        .enrol(bytes(unix_stream_epoll::UnixStreamEpoll))
-        .enrol(bytes(fifo::Fifo))
-        .enrol(bytes(unix_packet::DATAGRAM))
-        .enrol(bytes(unix_packet::SEQPACKET));
+        .register(bytes(pipe::Pipe))
+        .register(bytes(unix_stream::UnixStream))
+        .register(bytes(unix_stream_epoll::UnixStreamEpoll))
+        .register(bytes(fifo::Fifo))
+        .register(bytes(unix_packet::DATAGRAM))
+        .register(bytes(unix_packet::SEQPACKET));
     let registry = sockets(registry)
-        .enrol(bytes(posix_mq::PosixMq))
-        .enrol(bytes(process_vm_readv::ProcessVmReadv))
-        .enrol(bytes(shm_mutex::ShmMutex))
-        .enrol(bytes(interprocess::Interprocess));
-    let registry = ipc_channel::enrol(registry)
-        .enrol(bytes(reference_ring::ReferenceRing))
-        .enrol(bytes(reference_ring::Copied))
-        .enrol(bytes(estafette::Loaned))
-        .enrol(bytes(estafette::Copied))
-        .enrol(bytes(eventfd::Eventfd))
-        .enrol(bytes(signal::Signal))
-        .enrol(bytes(shm_ring::MEMFD))
-        .enrol(bytes(shm_ring::MEMFD_EVENTFD))
-        .enrol(bytes(shm_ring::SHM_OPEN))
-        .enrol(bytes(shm_ring::SHM_OPEN_EVENTFD))
-        .enrol(bytes(shm_ring::MMAP_FILE))
-        .enrol(bytes(shm_ring::MMAP_FILE_EVENTFD))
-        .enrol(bytes(sysv_mq::SysvMq))
-        .enrol(bytes(vmsplice::Vmsplice))
-        .enrol(bytes(descriptor::Descriptor))
-        .enrol(bytes(io_uring::IoUringSocket))
-        .enrol(bytes(io_uring_msg::MsgRing))
-        .enrol(bytes(vsock::Vsock))
-        .enrol(c_peer::pipe())
-        .enrol(c_peer::unix_stream())
-        .enrol(c_peer::posix_mq())
-        .enrol(c_peer::shm_mutex())
-        .enrol(c_peer::eventfd());
+        .register(bytes(posix_mq::PosixMq))
+        .register(bytes(process_vm_readv::ProcessVmReadv))
+        .register(bytes(shm_mutex::ShmMutex))
+        .register(bytes(interprocess::Interprocess));
+    let registry = ipc_channel::register(registry)
+        .register(bytes(reference_ring::ReferenceRing))
+        .register(bytes(reference_ring::Copied))
+        .register(bytes(estafette::Loaned))
+        .register(bytes(estafette::Copied))
+        .register(bytes(eventfd::Eventfd))
+        .register(bytes(signal::Signal))
+        .register(bytes(shm_ring::MEMFD))
+        .register(bytes(shm_ring::MEMFD_EVENTFD))
+        .register(bytes(shm_ring::SHM_OPEN))
+        .register(bytes(shm_ring::SHM_OPEN_EVENTFD))
+        .register(bytes(shm_ring::MMAP_FILE))
+        .register(bytes(shm_ring::MMAP_FILE_EVENTFD))
+        .register(bytes(sysv_mq::SysvMq))
+        .register(bytes(vmsplice::Vmsplice))
+        .register(bytes(descriptor::Descriptor))
+        .register(bytes(io_uring::IoUringSocket))
+        .register(bytes(io_uring_msg::MsgRing))
+        .register(bytes(vsock::Vsock))
+        .register(c_peer::pipe())
+        .register(c_peer::unix_stream())
+        .register(c_peer::posix_mq())
+        .register(c_peer::shm_mutex())
+        .register(c_peer::eventfd());
     let registry = servers(libraries(registry));
-    ipc_channel::enrol_typed(registry)
-        .enrol(messages(unix_packet_typed::TypedPacket::<Postcard>::new(Tier::Standard)))
-        .enrol(messages(unix_packet_typed::TypedPacket::<ByHand>::new(Tier::Suite)))
+    ipc_channel::register_typed(registry)
+        .register(messages(unix_packet_typed::TypedPacket::<Postcard>::new(Tier::Standard)))
+        .register(messages(unix_packet_typed::TypedPacket::<ByHand>::new(Tier::Suite)))
 }
 
 /// Adds the network mechanisms whose libraries this crate uses.
-pub fn enrol_network_rows(registry: Registry) -> Registry {
+pub fn register_network_rows(registry: Registry) -> Registry {
     #[cfg(feature = "zeromq")]
-    let registry = registry.enrol(bytes(zeromq::NETWORK));
+    let registry = registry.register(bytes(zeromq::NETWORK));
     #[cfg(feature = "nng")]
-    let registry = registry.enrol(bytes(nng::NETWORK));
+    let registry = registry.register(bytes(nng::NETWORK));
     #[cfg(feature = "zenoh")]
-    let registry = registry.enrol(bytes(zenoh::NETWORK));
+    let registry = registry.register(bytes(zenoh::NETWORK));
     #[cfg(feature = "nats")]
-    let registry = registry.enrol(bytes(nats_network::NatsNetwork));
+    let registry = registry.register(bytes(nats_network::NatsNetwork));
     registry
 }
 
 /// Adds the libraries that this build includes.
 fn libraries(registry: Registry) -> Registry {
     #[cfg(feature = "iceoryx2")]
-    let registry = registry.enrol(bytes(iceoryx2::POLLING)).enrol(bytes(iceoryx2::EVENT));
+    let registry = registry.register(bytes(iceoryx2::POLLING)).register(bytes(iceoryx2::EVENT));
     #[cfg(feature = "zeromq")]
     let registry = registry
-        .enrol(bytes(zeromq::IPC))
-        .enrol(bytes(zeromq::TCP))
-        .enrol(bytes(zeromq::REQ_REP))
-        .enrol(bytes(zeromq_pub::ZeromqPub));
+        .register(bytes(zeromq::IPC))
+        .register(bytes(zeromq::TCP))
+        .register(bytes(zeromq::REQ_REP))
+        .register(bytes(zeromq_pub::ZeromqPub));
     #[cfg(feature = "nng")]
-    let registry = registry.enrol(bytes(nng::IPC)).enrol(bytes(nng_pub::NngPub));
+    let registry = registry.register(bytes(nng::IPC)).register(bytes(nng_pub::NngPub));
     #[cfg(feature = "nanomsg")]
-    let registry = registry.enrol(bytes(nanomsg::Nanomsg));
+    let registry = registry.register(bytes(nanomsg::Nanomsg));
     #[cfg(feature = "zenoh")]
-    let registry = registry.enrol(bytes(zenoh::UNIX)).enrol(bytes(zenoh::SHM));
+    let registry = registry.register(bytes(zenoh::UNIX)).register(bytes(zenoh::SHM));
     registry
 }
 
@@ -161,16 +161,16 @@ fn libraries(registry: Registry) -> Registry {
 /// servers between the ends.
 fn servers(registry: Registry) -> Registry {
     #[cfg(feature = "capnp")]
-    let registry = registry.enrol(bytes(capnp_rpc::CapnpRpc));
+    let registry = registry.register(bytes(capnp_rpc::CapnpRpc));
     #[cfg(feature = "dbus")]
-    let registry = registry.enrol(bytes(dbus::PEER)).enrol(bytes(dbus::DAEMON));
+    let registry = registry.register(bytes(dbus::PEER)).register(bytes(dbus::DAEMON));
     #[cfg(feature = "grpc")]
-    let registry = registry.enrol(bytes(grpc::Grpc));
+    let registry = registry.register(bytes(grpc::Grpc));
     #[cfg(feature = "mqtt")]
-    let registry = registry.enrol(bytes(mqtt::AT_MOST_ONCE)).enrol(bytes(mqtt::AT_LEAST_ONCE));
+    let registry = registry.register(bytes(mqtt::AT_MOST_ONCE)).register(bytes(mqtt::AT_LEAST_ONCE));
     #[cfg(feature = "nats")]
-    let registry = registry.enrol(bytes(nats::NATS));
+    let registry = registry.register(bytes(nats::NATS));
     #[cfg(feature = "redis")]
-    let registry = registry.enrol(bytes(redis::LIST)).enrol(bytes(redis::CHANNEL));
+    let registry = registry.register(bytes(redis::LIST)).register(bytes(redis::CHANNEL));
     registry
 }

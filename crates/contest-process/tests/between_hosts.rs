@@ -10,7 +10,7 @@ use estafette_measure::Registry;
 use estafette_measure::case::Pattern;
 
 fn registry() -> Registry {
-    estafette_contest_process::enrol_network_rows(Registry::new())
+    estafette_contest_process::register_network_rows(Registry::new())
 }
 
 #[test]

@@ -88,7 +88,7 @@ fn the_documented_test_vectors_are_right() {
 #[test]
 fn runs_both_patterns_in_windows_by_time_and_by_count() {
     let _alone = CHILDREN.lock().unwrap_or_else(PoisonError::into_inner);
-    let registry = estafette_contest_process::enrol(Registry::new(), identity);
+    let registry = estafette_contest_process::register(Registry::new(), identity);
     let time = Window::Time { warmup_ns: 2_000_000, measure_ns: 10_000_000 };
     let count = Window::Count { warmup: 10, messages: 100 };
     let (mut scratch, mut interrupt) = (Scratch::new().unwrap(), Interrupt::install().unwrap());

@@ -4,7 +4,7 @@
 
 use std::convert::identity;
 
-use estafette_contest_process::enrol;
+use estafette_contest_process::register;
 use estafette_measure::Registry;
 use estafette_measure::case::{Case, Cell, Load, Pattern, Payload, Place};
 use estafette_measure::spec::{Runtime, Scope, Wait};
@@ -22,7 +22,7 @@ fn the_effective_capacity_is_probed() {
         place: Place::Free,
         load: Load::Saturated,
     };
-    let registry = enrol(Registry::new(), identity);
+    let registry = register(Registry::new(), identity);
     let capacity = |name: &str| {
         let case = Case { mechanism: name.to_owned(), cell: cell(Pattern::Stream) };
         registry.get(name).unwrap().mechanism().effective_capacity(&case)
@@ -36,7 +36,7 @@ fn the_effective_capacity_is_probed() {
 
 #[test]
 fn each_mechanism_says_how_often_the_kernel_copies_a_message() {
-    let registry = enrol(Registry::new(), identity);
+    let registry = register(Registry::new(), identity);
     for entry in registry.iter() {
         let spec = entry.spec();
         assert!(spec.scope != Scope::Process || spec.kernel_copies.is_some(), "{}", spec.name);

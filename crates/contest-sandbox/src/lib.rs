@@ -2,7 +2,7 @@
 //! such functions.
 //!
 //! Each file contains everything specific to its mechanism: how to open it, its two ends and its
-//! `Spec`. To add a mechanism, add a file and a line in the registry below, [`enrol`].
+//! `Spec`. To add a mechanism, add a file and a line in the registry below, [`register`].
 #![forbid(unsafe_code)]
 
 // Compiles and runs the README's example.
@@ -30,12 +30,12 @@ pub use self::native_pair::NativePair;
 pub use self::wat_echo::WatEcho;
 
 /// Adds the mechanisms of the scope `sandbox`.
-pub fn enrol(registry: Registry) -> Registry {
-    let registry = registry.enrol(bytes(reference_ring::NoSandbox)).enrol(pipelines(NativePair));
-    let registry = registry.enrol(bytes(wat_echo::WatEcho));
-    let registry = flow::ROWS.iter().fold(registry, |registry, row| registry.enrol(bytes(row)));
-    let registry = registry.enrol(bytes(flow_pipes::FlowPipes));
+pub fn register(registry: Registry) -> Registry {
+    let registry = registry.register(bytes(reference_ring::NoSandbox)).register(pipelines(NativePair));
+    let registry = registry.register(bytes(wat_echo::WatEcho));
+    let registry = flow::ROWS.iter().fold(registry, |registry, row| registry.register(bytes(row)));
+    let registry = registry.register(bytes(flow_pipes::FlowPipes));
     #[cfg(feature = "nats")]
-    let registry = registry.enrol(pipelines(flow_nats::FlowNats));
+    let registry = registry.register(pipelines(flow_nats::FlowNats));
     registry
 }

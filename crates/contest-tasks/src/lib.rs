@@ -1,7 +1,7 @@
 //! Channels between async tasks of one process: the scope `task`.
 //!
 //! Each file contains everything specific to its channel: how to open it, how to send and receive
-//! one message, and its `Spec`. To add a channel, add a file and a line in [`enrol`].
+//! one message, and its `Spec`. To add a channel, add a file and a line in [`register`].
 #![forbid(unsafe_code)]
 
 // Compiles and runs the README's example.
@@ -50,24 +50,24 @@ fn channel(channel: impl TaskChannel) -> impl Entry {
 }
 
 /// Adds the channels.
-pub fn enrol(registry: Registry) -> Registry {
+pub fn register(registry: Registry) -> Registry {
     registry
-        .enrol(channel(tokio_mpsc::TokioMpsc))
-        .enrol(channel(tokio_mpsc_unbounded::TokioMpscUnbounded))
-        .enrol(channel(tokio_mpsc_sink::TokioMpscSink))
-        .enrol(channel(flume::Flume))
-        .enrol(channel(flume_sink::FlumeSink))
-        .enrol(channel(async_channel::AsyncChannel))
-        .enrol(channel(async_channel_stream::AsyncChannelStream))
-        .enrol(channel(futures_channel::FuturesChannel))
-        .enrol(channel(kanal::Kanal))
-        .enrol(channel(crossfire::Crossfire))
-        .enrol(channel(crossfire_mpmc::CrossfireMpmc))
-        .enrol(channel(tachyonix::Tachyonix))
-        .enrol(channel(rapidfire::Rapidfire))
-        .enrol(channel(rapidfire_mpmc::RapidfireMpmc))
-        .enrol(channel(fanring::Fanring))
-        .enrol(channel(asyncband::Asyncband))
-        .enrol(channel(thingbuf::Thingbuf))
-        .enrol(channel(loole::Loole))
+        .register(channel(tokio_mpsc::TokioMpsc))
+        .register(channel(tokio_mpsc_unbounded::TokioMpscUnbounded))
+        .register(channel(tokio_mpsc_sink::TokioMpscSink))
+        .register(channel(flume::Flume))
+        .register(channel(flume_sink::FlumeSink))
+        .register(channel(async_channel::AsyncChannel))
+        .register(channel(async_channel_stream::AsyncChannelStream))
+        .register(channel(futures_channel::FuturesChannel))
+        .register(channel(kanal::Kanal))
+        .register(channel(crossfire::Crossfire))
+        .register(channel(crossfire_mpmc::CrossfireMpmc))
+        .register(channel(tachyonix::Tachyonix))
+        .register(channel(rapidfire::Rapidfire))
+        .register(channel(rapidfire_mpmc::RapidfireMpmc))
+        .register(channel(fanring::Fanring))
+        .register(channel(asyncband::Asyncband))
+        .register(channel(thingbuf::Thingbuf))
+        .register(channel(loole::Loole))
 }

@@ -3,7 +3,7 @@
 //! The mechanisms are in one crate per scope, one file each: `contest-channels`, `contest-process`,
 //! `contest-network` and `contest-sandbox`. `contest-common` contains shared helpers. Each file
 //! contains everything specific to its mechanism: how to open it, its two ends and its `Spec`. To
-//! add a mechanism, add a file and a line in its scope's registry, the function `enrol` of its
+//! add a mechanism, add a file and a line in its scope's registry, the function `register` of its
 //! crate or scope.
 #![forbid(unsafe_code)]
 
@@ -26,11 +26,11 @@ use estafette_measure::Registry;
 pub fn registry() -> Registry {
     let registry = Registry::new();
     #[cfg(any(feature = "channels", feature = "codecs"))]
-    let registry = estafette_contest_channels::enrol(registry);
-    let registry = process::enrol(registry, network::enrol_process_rows);
-    let registry = process::enrol_network_rows(network::enrol(registry));
+    let registry = estafette_contest_channels::register(registry);
+    let registry = process::register(registry, network::register_process_rows);
+    let registry = process::register_network_rows(network::register(registry));
     #[cfg(feature = "wasm")]
-    let registry = sandbox::enrol(registry);
+    let registry = sandbox::register(registry);
     registry.mark_built_in()
 }
 

@@ -103,28 +103,28 @@ impl Program {
 type Run<M> = fn(&M, &Case, Role, &mut Ctx) -> Result<Report>;
 
 /// A mechanism as an entry.
-struct Enrolled<M> {
+struct Registered<M> {
     mechanism: M,
     spec: Spec,
     run: Run<M>,
 }
 
-impl<M: Mechanism> Enrolled<M> {
+impl<M: Mechanism> Registered<M> {
     /// An entry of a mechanism whose ends block.
-    fn blocking(mechanism: M, run: Run<M>) -> Enrolled<M> {
+    fn blocking(mechanism: M, run: Run<M>) -> Registered<M> {
         let spec = mechanism.spec();
         assert!(spec.runtimes == [Runtime::Thread], "`{}`: ends that block run on threads", spec.name);
-        Enrolled { spec: Spec { open_loop: true, ..spec }, run, mechanism }
+        Registered { spec: Spec { open_loop: true, ..spec }, run, mechanism }
     }
 
     /// An entry of a mechanism whose ends are futures.
-    fn of_tasks(mechanism: M, run: Run<M>) -> Enrolled<M> {
+    fn of_tasks(mechanism: M, run: Run<M>) -> Registered<M> {
         let spec = mechanism.spec();
         let is_task = !spec.runtimes.is_empty() && !spec.runtimes.contains(&Runtime::Thread);
         assert!(is_task, "`{}`: name the runtimes of its ends, which are futures: Spec::runtimes", spec.name);
         // The search for the highest rate blocks its thread.
         assert!(spec.loss == Loss::Never, "`{}`: a lossy mechanism has ends that block", spec.name);
-        Enrolled { spec: Spec { open_loop: true, ..spec }, run, mechanism }
+        Registered { spec: Spec { open_loop: true, ..spec }, run, mechanism }
     }
 }
 
@@ -133,7 +133,7 @@ impl<M: Mechanism> Enrolled<M> {
 /// # Panics
 /// If its description lists a runtime other than threads.
 pub fn bytes<M: Transport<Raw>>(mechanism: M) -> impl Entry {
-    Enrolled::blocking(mechanism, drive::<M, Raw>)
+    Registered::blocking(mechanism, drive::<M, Raw>)
 }
 
 /// Makes an entry from a mechanism that carries messages with a topic and data.
@@ -141,7 +141,7 @@ pub fn bytes<M: Transport<Raw>>(mechanism: M) -> impl Entry {
 /// # Panics
 /// If its description lists a runtime other than threads.
 pub fn messages<M: Transport<Message>>(mechanism: M) -> impl Entry {
-    Enrolled::blocking(mechanism, drive::<M, Message>)
+    Registered::blocking(mechanism, drive::<M, Message>)
 }
 
 /// Makes an entry from a mechanism that only runs pipelines.
@@ -149,7 +149,7 @@ pub fn messages<M: Transport<Message>>(mechanism: M) -> impl Entry {
 /// # Panics
 /// If its description lists a runtime other than threads.
 pub fn pipelines<M: Mechanism>(mechanism: M) -> impl Entry {
-    Enrolled::blocking(mechanism, |mechanism, case, role, ctx| delegate(mechanism, case, role, ctx))
+    Registered::blocking(mechanism, |mechanism, case, role, ctx| delegate(mechanism, case, role, ctx))
 }
 
 impl Mechanism for Coding {
@@ -223,7 +223,7 @@ macro_rules! by_payload {
 /// If its description lists a runtime other than threads.
 pub fn values<M: ValueTransport>(mechanism: M) -> impl Entry {
     let run: Run<M> = |mechanism, case, role, ctx| by_payload!(case, P => drive::<M, P>(mechanism, case, role, ctx));
-    Enrolled::blocking(mechanism, run)
+    Registered::blocking(mechanism, run)
 }
 
 /// Makes an entry from a mechanism that carries values and whose ends are futures.
@@ -233,10 +233,10 @@ pub fn values<M: ValueTransport>(mechanism: M) -> impl Entry {
 pub fn async_values<M: AsyncValueTransport>(mechanism: M) -> impl Entry {
     let run: Run<M> =
         |mechanism, case, role, ctx| by_payload!(case, P => drive_async::<M, P>(mechanism, case, role, ctx));
-    Enrolled::of_tasks(mechanism, run)
+    Registered::of_tasks(mechanism, run)
 }
 
-impl<M: Mechanism> Entry for Enrolled<M> {
+impl<M: Mechanism> Entry for Registered<M> {
     fn spec(&self) -> &Spec {
         &self.spec
     }
@@ -253,7 +253,7 @@ impl<M: Mechanism> Entry for Enrolled<M> {
 pub struct Registry {
     entries: BTreeMap<String, Arc<dyn Entry>>,
     order: Vec<String>,
-    /// The number of entries, from the first, that a library enrolled.
+    /// The number of entries, from the first, that a library registered.
     built_in: usize,
 }
 
@@ -269,9 +269,9 @@ impl Registry {
     /// If another entry has the same name. That is a programming error, and it shows the first time
     /// the program starts.
     #[must_use]
-    pub fn enrol(mut self, entry: impl Entry) -> Registry {
+    pub fn register(mut self, entry: impl Entry) -> Registry {
         let name = entry.spec().name.clone();
-        assert!(!self.entries.contains_key(&name), "`{name}` is enrolled twice");
+        assert!(!self.entries.contains_key(&name), "`{name}` is registered twice");
         self.order.push(name.clone());
         self.entries.insert(name, Arc::new(entry));
         self

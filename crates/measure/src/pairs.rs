@@ -29,13 +29,14 @@ pub fn log_ratios(record: &Record, a: usize, b: usize) -> Vec<f64> {
     a.iter().filter_map(|(round, a)| of_round(record, *round, a, b.get(round)?)).collect()
 }
 
-/// The ln ratio of the slices of two entrants in each round in which they shared a heat, although
-/// one of them is compared by its unpaused run. Positive if `b` is better.
-pub(crate) fn log_ratios_of_paused_slices(record: &Record, a: usize, b: usize) -> Vec<f64> {
+/// The ln ratio of two entrants in each round in which they shared a heat, by what they are not
+/// compared by: their unpaused runs if they are compared by slices, and the other way round.
+/// Positive if `b` is better.
+pub(crate) fn log_ratios_of_other_basis(record: &Record, a: usize, b: usize) -> Vec<f64> {
     let (a, b) = (by_round(record, a), by_round(record, b));
     let of_round = |(round, a): (&usize, &Vec<ValidInstance<'_>>)| {
         let pairs = a.iter().flat_map(|a| b.get(round).into_iter().flatten().map(move |b| (*a, *b)));
-        let ratios: Vec<f64> = pairs.filter_map(|(a, b)| a.paused_slices_to(b)).collect();
+        let ratios: Vec<f64> = pairs.filter_map(|(a, b)| a.by_other_basis_to(b)).collect();
         median(&ratios)
     };
     a.iter().filter_map(of_round).collect()
@@ -113,10 +114,18 @@ impl<'a> ValidInstance<'a> {
         if self.figures.slices.is_empty() { &self.figures.paused_slices } else { &self.figures.slices }
     }
 
-    /// The median ln ratio of the slices of two instances of one heat, of which one does not count.
-    fn paused_slices_to(self, other: ValidInstance<'_>) -> Option<f64> {
-        let has_paused = !self.figures.paused_slices.is_empty() || !other.figures.paused_slices.is_empty();
-        if self.shares_heat(&other) && has_paused { of_laps(self.all_slices(), other.all_slices()) } else { None }
+    /// The ln ratio of two instances of one heat by what [`ValidInstance::ratio_to`] does not use:
+    /// of their slices if one of the two is compared by its unpaused run, otherwise of their
+    /// unpaused runs.
+    fn by_other_basis_to(self, other: ValidInstance<'_>) -> Option<f64> {
+        if !self.shares_heat(&other) {
+            return None;
+        }
+        if self.is_by_unpaused_run() || other.is_by_unpaused_run() {
+            return of_laps(self.all_slices(), other.all_slices());
+        }
+        of_laps(&self.figures.slices, &other.figures.slices)?;
+        Some((self.figures.unpaused_run_ns? / other.figures.unpaused_run_ns?).ln())
     }
 
     /// The ln ratio of this instance's time to the other's: the median over the laps of their heat.

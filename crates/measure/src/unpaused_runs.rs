@@ -10,7 +10,8 @@
 //! run. The machine may be faster in one of the two, so this ratio is divided by the median of the
 //! cell. If the interval over the rounds lies completely beyond the margin of equivalence, pauses
 //! change the mechanism. It is then compared by its unpaused runs, with those of the others.
-//! If the slices of two mechanisms and their unpaused runs decide opposite ways, nothing is decided.
+//! If one of the two says that a mechanism is better than another, and the estimate of the other
+//! that it is worse, nothing is decided between them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -99,6 +100,7 @@ mod tests {
     use crate::pairs::log_ratios;
     use crate::pairs::tests::instance;
     use crate::record::{InstanceRecord, MIN_LAPS};
+    use crate::stats::Verdict;
 
     /// A record of three mechanisms and a control of the first, in 9 rounds. `of_slices` and
     /// `of_unpaused_run` are the times of each entrant in a round.
@@ -135,16 +137,39 @@ mod tests {
         assert!((ratio(&record, 0, 2) - 1.1).abs() < 1e-9, "both by their slices");
     }
 
+    /// The comparison of `b` with `a`.
+    fn comparison(record: &Record, a: &str, b: &str) -> crate::ranking::Comparison {
+        let ranking = crate::ranking::rank(record).remove(0);
+        let at = |name: &str| ranking.rows.iter().position(|row| row.spec.name == name).unwrap();
+        ranking.comparison(at(a), at(b))
+    }
+
     #[test]
-    fn nothing_is_decided_if_slices_and_unpaused_runs_decide_opposite_ways() {
+    fn what_unpaused_runs_decide_and_slices_contradict_is_not_decided() {
         // Entrant 1 takes more than twice as long in slices, and a tenth less in unpaused runs.
         let record = record(|_, of| [10.0, 24.0, 11.0, 10.0][of], |_, of| [10.0, 9.0, 11.2, 10.0][of]);
-        let ranking = crate::ranking::rank(&record).remove(0);
-        let at = |name: &str| ranking.rows.iter().position(|row| row.spec.name == name).unwrap();
-        let comparison = ranking.comparison(at("task/a"), at("task/b"));
-        assert!(comparison.interval.unwrap().low > 0.1, "by unpaused runs: {:?}", comparison.interval);
-        assert_eq!(comparison.verdict, crate::stats::Verdict::Inconclusive);
-        assert_eq!(ranking.comparison(at("task/a"), at("task/c")).verdict, crate::stats::Verdict::Slower);
+        let of_two = comparison(&record, "task/a", "task/b");
+        assert!(of_two.interval.unwrap().low > 0.1, "by unpaused runs: {:?}", of_two.interval);
+        assert_eq!(of_two.verdict, Verdict::Inconclusive);
+        assert_eq!(comparison(&record, "task/a", "task/c").verdict, Verdict::Slower);
+    }
+
+    #[test]
+    fn what_slices_decide_and_unpaused_runs_contradict_is_not_decided() {
+        // Entrant 1 takes twice as long in slices. Its unpaused runs have two modes, the faster in 5 of 9 rounds.
+        let with_modes = |fast: f64| {
+            record(
+                |_, of| [10.0, 20.0, 11.0, 10.0][of],
+                move |round, of| match of {
+                    1 => [fast, 40.0][round % 2],
+                    _ => [10.0, 20.0, 11.0, 10.0][of],
+                },
+            )
+        };
+        let of_two = comparison(&with_modes(9.0), "task/a", "task/b");
+        assert!(of_two.interval.unwrap().high < -0.5, "by slices: {:?}", of_two.interval);
+        assert_eq!(of_two.verdict, Verdict::Inconclusive);
+        assert_eq!(comparison(&with_modes(10.0), "task/a", "task/b").verdict, Verdict::Slower, "no contradiction");
     }
 
     #[test]

@@ -26,18 +26,18 @@ use crate::short::Short;
 
 fn main() -> ExitCode {
     let mut registry = Registry::new()
-        .enrol(bytes(Mixing))
-        .enrol(bytes(Partial))
-        .enrol(bytes(Cheat))
-        .enrol(pipelines(Short))
-        .enrol(async_values(Busy(task::tokio_mpsc())));
+        .register(bytes(Mixing))
+        .register(bytes(Partial))
+        .register(bytes(Cheat))
+        .register(pipelines(Short))
+        .register(async_values(Busy(task::tokio_mpsc())));
     for defect in Defect::ALL {
         registry = registry
-            .enrol(plant_tasks(task::tokio_mpsc(), defect))
-            .enrol(plant_values(thread::Rtrb, defect))
-            .enrol(plant(process::UnixStream, defect))
-            .enrol(plant(network::Tcp, defect))
-            .enrol(plant(sandbox::WatEcho, defect));
+            .register(plant_tasks(task::tokio_mpsc(), defect))
+            .register(plant_values(thread::Rtrb, defect))
+            .register(plant(process::UnixStream, defect))
+            .register(plant(network::Tcp, defect))
+            .register(plant(sandbox::WatEcho, defect));
     }
     estafette_cli::main(registry)
 }

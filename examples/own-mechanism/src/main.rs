@@ -1,4 +1,4 @@
-//! Enrols two mechanisms of one's own and gets the whole command for them:
+//! Registers two mechanisms of one's own and gets the whole command for them:
 //! `cargo run --release -- bench`.
 
 mod socket_pair;
@@ -8,6 +8,6 @@ use estafette_measure::Registry;
 use estafette_measure::entry::{bytes, values};
 
 fn main() -> std::process::ExitCode {
-    let registry = Registry::new().enrol(values(std_channel::StdChannel)).enrol(bytes(socket_pair::SocketPair));
+    let registry = Registry::new().register(values(std_channel::StdChannel)).register(bytes(socket_pair::SocketPair));
     estafette_cli::main(registry)
 }

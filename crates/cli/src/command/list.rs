@@ -88,7 +88,7 @@ pub(crate) fn run(registry: &Registry, args: &List) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Returns the selected mechanisms, each once and in the order of enrolment; all if none is named.
+/// Returns the selected mechanisms, each once and in the order of registration; all if none is named.
 fn select<'a>(registry: &'a Registry, what: &[String]) -> Result<Vec<&'a Arc<dyn Entry>>> {
     let mut wanted = Vec::new();
     for pattern in what {
@@ -219,9 +219,9 @@ mod tests {
         let task = Spec::new("task/x").runtimes(&[Runtime::TokioMulti, Runtime::TokioCurrent]);
         let pipe = Spec::new("process/pipe-c").standing(Standing::Baseline).implementation("pipe(2), in C");
         Registry::new()
-            .enrol(Fake(ring, Err(String::from("install the ring"))))
-            .enrol(Fake(task, Ok(())))
-            .enrol(Fake(pipe, Ok(())))
+            .register(Fake(ring, Err(String::from("install the ring"))))
+            .register(Fake(task, Ok(())))
+            .register(Fake(pipe, Ok(())))
     }
 
     fn names(what: &[&str]) -> Vec<String> {
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn patterns_select_each_mechanism_once() {
         assert_eq!(names(&[]).len(), 3);
-        assert_eq!(names(&["task/*", "process/pipe-c", "process/*"]), names(&[]), "in the order of enrolment");
+        assert_eq!(names(&["task/*", "process/pipe-c", "process/*"]), names(&[]), "in the order of registration");
         assert_eq!(names(&["task/x", "task/x"]), ["task/x"]);
         let error = select(&registry(), &[String::from("pipe")]).err().unwrap().to_string();
         assert!(error.contains("process/pipe-c"), "{error}");

@@ -186,6 +186,7 @@ pub(crate) fn notes(ranking: &Ranking, value: &str) -> Vec<Note> {
     notes.extend(modes(ranking, value));
     notes.extend(misplaced(ranking, value));
     notes.extend(undecided_although_worse(ranking, value));
+    notes.extend(contradicted(ranking, value));
     notes.extend(unranked(ranking, value));
     let mut notes: Vec<Note> = notes.into_iter().map(Note::Words).collect();
     for row in &ranking.rows {
@@ -332,6 +333,27 @@ fn undecided_although_worse(ranking: &Ranking, value: &str) -> Option<String> {
     (!names.is_empty()).then(words)
 }
 
+/// Names the pairs that slices and runs without pauses put in opposite orders, by mechanism: first
+/// the one with the most such pairs.
+fn contradicted(ranking: &Ranking, value: &str) -> Option<String> {
+    let rows = ranking.rows.len();
+    let pairs = (0..rows).flat_map(|first| (first + 1..rows).map(move |second| (first, second)));
+    let mut pairs: Vec<(usize, usize)> =
+        pairs.filter(|&(first, second)| ranking.comparison(first, second).is_contradicted).collect();
+    let name = |row: usize| short(&ranking.rows[row]);
+    let mut groups = Vec::new();
+    while !pairs.is_empty() {
+        let count = |row: usize| pairs.iter().filter(|(first, second)| *first == row || *second == row).count();
+        let most = (0..rows).rev().max_by_key(|&row| count(row))?;
+        let others = pairs.extract_if(.., |(first, second)| *first == most || *second == most);
+        let others: Vec<&str> =
+            others.map(|(first, second)| name(if first == most { second } else { first })).collect();
+        groups.push(format!("{} against {}", name(most), shortened_list(&others, "and")));
+    }
+    let words = format!("not decided{}, because the one that is faster with pauses is slower without", at(value));
+    (!groups.is_empty()).then(|| format!("{words}: {}", groups.join("; ")))
+}
+
 /// Returns the offered and the delivered rate of a stream that lost messages.
 fn offered(ranking: &Ranking, result: &RowResult) -> String {
     if ranking.cell.pattern.is_round_trip() || ranking.cell.load != Load::Saturated || result.lost >= 1.0 {
@@ -413,6 +435,7 @@ pub(crate) fn grouped_by_family(names: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use estafette_measure::ranking::{Rank, rank};
+    use estafette_measure::record::{Outcome, SliceFigure};
 
     use super::*;
     use crate::comparison::tests::changed;
@@ -448,6 +471,25 @@ mod tests {
         }
         let words = "ranked above rows with shorter times, because the differences are not decided: unix-stream";
         assert_eq!(misplaced(&ranking, ""), [words]);
+    }
+
+    #[test]
+    fn a_pair_whose_order_depends_on_pauses_is_named() {
+        let mut record = changed("process/unix-stream", 2.0);
+        assert_eq!(rank(&record).iter().find_map(|ranking| contradicted(ranking, "")), None);
+        let entrants = &record.entrants;
+        for instance in &mut record.instances {
+            let Outcome::Measured(figures) = &mut instance.outcome else { continue };
+            let (ns, is_changed) =
+                (figures.metric_ns(), entrants[instance.entrant].case.mechanism == "process/unix-stream");
+            instance.heat = Some(instance.round + 1);
+            figures.slices = (1..=10).map(|lap| SliceFigure { lap, ns }).collect();
+            // Without pauses, it takes half as long as the others.
+            figures.unpaused_run_ns = Some(if is_changed { ns / 4.0 } else { ns });
+        }
+        let words = "not decided at 4KiB, because the one that is faster with pauses is slower without: ";
+        let note = rank(&record).iter().find_map(|ranking| contradicted(ranking, "4KiB")).unwrap();
+        assert!(note.starts_with(words) && note.contains("unix-stream"), "{note}");
     }
 
     #[test]

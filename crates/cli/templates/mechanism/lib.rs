@@ -8,6 +8,6 @@ use estafette_measure::entry::values;
 
 /// The built-in channels between tasks and threads, and this crate's.
 pub fn registry() -> Registry {
-    let built_in = estafette_contest_channels::enrol(Registry::new()).mark_built_in();
-    built_in.enrol(values(mechanism::Mutexed))
+    let built_in = estafette_contest_channels::register(Registry::new()).mark_built_in();
+    built_in.register(values(mechanism::Mutexed))
 }

@@ -21,25 +21,25 @@ mod wincode;
 mod written;
 
 /// Adds all codecs.
-pub(crate) fn enrol(registry: Registry) -> Registry {
+pub(crate) fn register(registry: Registry) -> Registry {
     registry
-        .enrol(codec::<bincode_1::Bincode1<Message>>())
-        .enrol(codec::<bincode_1::Bincode1<SerdeBytes>>())
-        .enrol(codec::<bincode_2::Bincode2>())
-        .enrol(codec::<bincode_2::Bincode2Serde<Message>>())
-        .enrol(codec::<bincode_2::Bincode2Serde<SerdeBytes>>())
-        .enrol(codec::<postcard::Postcard<Message>>())
-        .enrol(codec::<postcard::Postcard<SerdeBytes>>())
-        .enrol(codec::<wincode::Wincode>())
-        .enrol(codec::<bitcode::Bitcode>())
-        .enrol(codec::<bitcode::BitcodeSerde<Message>>())
-        .enrol(codec::<bitcode::BitcodeSerde<SerdeBytes>>())
-        .enrol(codec::<rkyv::Rkyv>())
-        .enrol(codec::<rkyv::RkyvUnchecked>())
-        .enrol(codec::<serde_json::SerdeJson<Message>>())
-        .enrol(codec::<serde_json::SerdeJson<SerdeBytes>>())
-        .enrol(codec::<by_hand::ByHand>())
-        .enrol(codec::<limit_copy::LimitCopy>())
+        .register(codec::<bincode_1::Bincode1<Message>>())
+        .register(codec::<bincode_1::Bincode1<SerdeBytes>>())
+        .register(codec::<bincode_2::Bincode2>())
+        .register(codec::<bincode_2::Bincode2Serde<Message>>())
+        .register(codec::<bincode_2::Bincode2Serde<SerdeBytes>>())
+        .register(codec::<postcard::Postcard<Message>>())
+        .register(codec::<postcard::Postcard<SerdeBytes>>())
+        .register(codec::<wincode::Wincode>())
+        .register(codec::<bitcode::Bitcode>())
+        .register(codec::<bitcode::BitcodeSerde<Message>>())
+        .register(codec::<bitcode::BitcodeSerde<SerdeBytes>>())
+        .register(codec::<rkyv::Rkyv>())
+        .register(codec::<rkyv::RkyvUnchecked>())
+        .register(codec::<serde_json::SerdeJson<Message>>())
+        .register(codec::<serde_json::SerdeJson<SerdeBytes>>())
+        .register(codec::<by_hand::ByHand>())
+        .register(codec::<limit_copy::LimitCopy>())
 }
 
 #[cfg(test)]

@@ -26,17 +26,17 @@ fn channel(channel: impl ThreadChannel) -> impl Entry {
 }
 
 /// Adds the mechanisms of the scope `thread`.
-pub fn enrol(registry: Registry) -> Registry {
+pub fn register(registry: Registry) -> Registry {
     registry
-        .enrol(values(rtrb::Rtrb))
-        .enrol(values(ringbuf::Ringbuf))
-        .enrol(channel(std_mpsc::StdMpsc))
-        .enrol(channel(crossbeam::Crossbeam))
-        .enrol(channel(flume::Flume))
-        .enrol(channel(kanal::Kanal))
-        .enrol(channel(crossfire::Crossfire))
-        .enrol(channel(fanring::Fanring))
-        .enrol(channel(fanring_mpmc::FanringMpmc))
-        .enrol(bytes(reference_ring::ReferenceRing))
-        .enrol(rtrb_by_hand::RtrbByHand::new())
+        .register(values(rtrb::Rtrb))
+        .register(values(ringbuf::Ringbuf))
+        .register(channel(std_mpsc::StdMpsc))
+        .register(channel(crossbeam::Crossbeam))
+        .register(channel(flume::Flume))
+        .register(channel(kanal::Kanal))
+        .register(channel(crossfire::Crossfire))
+        .register(channel(fanring::Fanring))
+        .register(channel(fanring_mpmc::FanringMpmc))
+        .register(bytes(reference_ring::ReferenceRing))
+        .register(rtrb_by_hand::RtrbByHand::new())
 }

@@ -26,19 +26,19 @@ use super::version::library::ipc::{
 use super::version::{BYTES, NAME, VERSION, fault};
 
 /// Adds the channel of bytes.
-pub(in super::super) fn enrol(registry: Registry) -> Registry {
-    registry.enrol(bytes(Plain))
+pub(in super::super) fn register(registry: Registry) -> Registry {
+    registry.register(bytes(Plain))
 }
 
 /// Adds all variants for messages with a topic and data.
-pub(in super::super) fn enrol_typed(registry: Registry) -> Registry {
+pub(in super::super) fn register_typed(registry: Registry) -> Registry {
     registry
-        .enrol(messages(Values::<Message>::new(Tier::Suite)))
-        .enrol(messages(Values::<SerdeBytes>::new(Tier::Suite)))
-        .enrol(messages(Values::<Newtype>::new(Tier::Standard)))
-        .enrol(messages(Bytes::<DataAlone, false>::new(Tier::Suite)))
-        .enrol(messages(Bytes::<DataAlone, true>::new(Tier::Standard)))
-        .enrol(messages(Bytes::<ByHand, false>::new(BYTES)))
+        .register(messages(Values::<Message>::new(Tier::Suite)))
+        .register(messages(Values::<SerdeBytes>::new(Tier::Suite)))
+        .register(messages(Values::<Newtype>::new(Tier::Standard)))
+        .register(messages(Bytes::<DataAlone, false>::new(Tier::Suite)))
+        .register(messages(Bytes::<DataAlone, true>::new(Tier::Standard)))
+        .register(messages(Bytes::<ByHand, false>::new(BYTES)))
 }
 
 fn spec(variant: &str, implementation: &str, tier: Tier) -> Spec {

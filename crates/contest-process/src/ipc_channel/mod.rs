@@ -30,11 +30,11 @@ mod with_v0_13 {
 }
 
 /// Adds the channels of bytes of both versions.
-pub(super) fn enrol(registry: Registry) -> Registry {
-    with_v0_13::ends::enrol(with_current::ends::enrol(registry))
+pub(super) fn register(registry: Registry) -> Registry {
+    with_v0_13::ends::register(with_current::ends::register(registry))
 }
 
 /// Adds all variants for messages with a topic and data, of both versions.
-pub(super) fn enrol_typed(registry: Registry) -> Registry {
-    with_v0_13::ends::enrol_typed(with_current::ends::enrol_typed(registry))
+pub(super) fn register_typed(registry: Registry) -> Registry {
+    with_v0_13::ends::register_typed(with_current::ends::register_typed(registry))
 }

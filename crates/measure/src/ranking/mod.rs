@@ -74,8 +74,12 @@ impl Ranking {
         if first < second {
             self.pairs[first][second - first - 1].clone()
         } else {
-            let Comparison { interval, verdict } = &self.pairs[second][first - second - 1];
-            Comparison { interval: interval.as_ref().map(Interval::inverse), verdict: verdict.inverse() }
+            let Comparison { interval, verdict, is_contradicted } = self.pairs[second][first - second - 1].clone();
+            Comparison {
+                interval: interval.as_ref().map(Interval::inverse),
+                verdict: verdict.inverse(),
+                is_contradicted,
+            }
         }
     }
 

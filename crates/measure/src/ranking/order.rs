@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::row::{Rank, Row};
-use crate::pairs::{log_ratios, log_ratios_of_paused_slices};
+use crate::pairs::{log_ratios, log_ratios_of_other_basis};
 use crate::record::Record;
 use crate::stats::{CONFIDENCE, Interval, Margins, Verdict, median, median_interval, verdict};
 
@@ -13,15 +13,20 @@ use crate::stats::{CONFIDENCE, Interval, Margins, Verdict, median, median_interv
 pub struct Comparison {
     /// The ln ratio. Positive if the second mechanism is better. `None` with too few rounds.
     pub interval: Option<Interval>,
-    /// The verdict from the interval and the cell's noise floor.
+    /// The verdict from the interval and the cell's noise floor. Inconclusive if it is contradicted.
     pub verdict: Verdict,
+    /// Whether the slices and the unpaused runs put the two mechanisms in opposite orders: one of
+    /// them decided, and the other's estimate is the opposite by more than the margin of
+    /// equivalence. Then it depends on the pauses which of the two is better.
+    pub is_contradicted: bool,
 }
 
 /// The ln ratios of all pairs of some entrants, by round.
 pub(super) struct Ratios {
     compared: BTreeMap<(usize, usize), Vec<f64>>,
-    /// Those of the slices of pairs that are compared by unpaused runs.
-    of_paused_slices: BTreeMap<(usize, usize), Vec<f64>>,
+    /// Those of the unpaused runs of pairs that are compared by slices, and of the slices of pairs
+    /// that are compared by unpaused runs.
+    of_other_basis: BTreeMap<(usize, usize), Vec<f64>>,
 }
 
 impl Ratios {
@@ -31,7 +36,7 @@ impl Ratios {
         let of = |ratios: fn(&Record, usize, usize) -> Vec<f64>| {
             pairs.iter().map(|&(a, b)| ((a, b), ratios(record, a, b))).collect()
         };
-        Ratios { compared: of(log_ratios), of_paused_slices: of(log_ratios_of_paused_slices) }
+        Ratios { compared: of(log_ratios), of_other_basis: of(log_ratios_of_other_basis) }
     }
 
     /// The median ln ratio. Positive if `b` is better. `None` without common rounds.
@@ -54,14 +59,22 @@ impl Ratios {
 
     pub(super) fn compare(&self, above: usize, below: usize, floor: Option<f64>) -> Comparison {
         let interval = self.interval(above, below);
-        let judge = |interval: &Option<Interval>| verdict(interval.as_ref(), floor, Margins::default());
-        let of_slices = judge(&self::interval(&self.of_paused_slices, above, below));
-        let verdict = match (judge(&interval), of_slices) {
-            (Verdict::Faster, Verdict::Slower) | (Verdict::Slower, Verdict::Faster) => Verdict::Inconclusive,
-            (verdict, _) => verdict,
-        };
-        Comparison { interval, verdict }
+        let by_other_basis = self::interval(&self.of_other_basis, above, below);
+        let verdict = verdict(interval.as_ref(), floor, Margins::default());
+        let is_contradicted = is_contradicted(verdict, by_other_basis.as_ref());
+        let verdict = if is_contradicted { Verdict::Inconclusive } else { verdict };
+        Comparison { interval, verdict, is_contradicted }
     }
+}
+
+/// See [`Comparison::is_contradicted`].
+fn is_contradicted(decided: Verdict, by_other_basis: Option<&Interval>) -> bool {
+    let margin = Margins::default().equivalent.ln_1p();
+    by_other_basis.is_some_and(|other| match decided {
+        Verdict::Slower => other.estimate > margin,
+        Verdict::Faster => other.estimate < -margin,
+        Verdict::Equivalent | Verdict::Inconclusive => false,
+    })
 }
 
 /// The interval of the ln ratio of a pair. Positive if `b` is better. `None` with too few rounds.
@@ -96,7 +109,7 @@ pub(super) fn compare_all(ratios: &Ratios, rows: &[(usize, Row)], floor: Option<
     // What has no result is not compared, although it may have valid instances: see `Row::no_result`.
     let of = |(a, above): &(usize, Row), (b, below): &(usize, Row)| match (&above.result, &below.result) {
         (Some(_), Some(_)) => ratios.compare(*a, *b, floor),
-        _ => Comparison { interval: None, verdict: Verdict::Inconclusive },
+        _ => Comparison { interval: None, verdict: Verdict::Inconclusive, is_contradicted: false },
     };
     let with_others = |above: usize| rows[above + 1..].iter().map(|below| of(&rows[above], below)).collect();
     (0..rows.len()).map(with_others).collect()
@@ -226,7 +239,7 @@ mod tests {
 
     /// `pairs` has the verdicts on each row's comparisons with the rows below it.
     fn decided(pairs: &[&[Verdict]]) -> Decided {
-        let comparison = |verdict: &Verdict| Comparison { interval: None, verdict: *verdict };
+        let comparison = |verdict: &Verdict| Comparison { interval: None, verdict: *verdict, is_contradicted: false };
         let pairs: Vec<Vec<Comparison>> =
             pairs.iter().map(|verdicts| verdicts.iter().map(comparison).collect()).collect();
         Decided::of(&pairs)

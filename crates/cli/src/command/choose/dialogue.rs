@@ -257,7 +257,7 @@ mod tests {
     /// Asks, and returns the options and what was printed.
     fn asked(input: &str) -> (Option<String>, String) {
         let all = [Pattern::PingPong, Pattern::Stream, Pattern::FanIn];
-        let registry = Registry::new().enrol(pipelines(Fake(Spec::new("process/a").patterns(&all))));
+        let registry = Registry::new().register(pipelines(Fake(Spec::new("process/a").patterns(&all))));
         let mut output = Vec::new();
         let options = ask(&registry, &mut input.as_bytes(), &mut output).unwrap();
         (options.map(|options| options.join(" ")), String::from_utf8(output).unwrap())

@@ -97,7 +97,7 @@ fn with_base(registry: &Registry, program: &Path) -> Result<Registry> {
     let program = fs::canonicalize(program).with_context(remedy)?;
     ensure!(program.is_file(), remedy());
     let entries: Vec<_> = registry.iter().cloned().collect();
-    let add = |registry: Registry, entry| registry.enrol(Variant::of_other_build(entry, program.clone()));
+    let add = |registry: Registry, entry| registry.register(Variant::of_other_build(entry, program.clone()));
     Ok(entries.into_iter().fold(registry.clone(), add))
 }
 
