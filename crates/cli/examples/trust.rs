@@ -36,7 +36,7 @@ use estafette_measure::pairs::log_ratios;
 use estafette_measure::plan::{COUNT_TIMEOUT, Entrant, Plan, SLICE, TIMEOUT};
 use estafette_measure::ranking::HALF_WIDTHS;
 use estafette_measure::record::Record;
-use estafette_measure::run::{self, End, Observer, RoundKind};
+use estafette_measure::run::{self, Completion, Observer, RoundKind};
 use estafette_measure::spec::{Runtime, Scope, Wait};
 use estafette_measure::stats::{
     CONFIDENCE, Margins, Verdict, log_ratio_sd, median, median_interval, noise_floor, verdict,
@@ -219,8 +219,8 @@ fn measure(registry: &Registry, mechanism: &str, cell: &Cell, size: Size, interr
     };
     let mut record = run::new_record(registry, &plan, None);
     match run::run(registry, &plan, &mut record, &mut Scratch::new()?, interrupt, &mut Quiet)? {
-        End::Complete => Ok(Comparable::of(&record).record),
-        End::Interrupted => bail!("interrupted"),
+        Completion::Complete => Ok(Comparable::of(&record).record),
+        Completion::Interrupted => bail!("interrupted"),
     }
 }
 
@@ -258,11 +258,11 @@ fn percent(ln: f64) -> f64 {
 struct Quiet;
 
 impl Observer for Quiet {
-    fn instance(&mut self, _: usize, _: usize, _: &Entrant) {}
-    fn failure(&mut self, entrant: &Entrant, what: &str) {
+    fn instance_starts(&mut self, _: usize, _: usize, _: &Entrant) {}
+    fn instance_failed(&mut self, entrant: &Entrant, what: &str) {
         eprintln!("warning: {}: {what}", entrant.case.mechanism);
     }
-    fn round(&mut self, _: &Record, _: RoundKind) -> Result<()> {
+    fn round_finished(&mut self, _: &Record, _: RoundKind) -> Result<()> {
         Ok(())
     }
 }

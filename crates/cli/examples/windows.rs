@@ -26,7 +26,7 @@ use estafette_measure::laps::HeatRecord;
 use estafette_measure::limits::available_cpus;
 use estafette_measure::plan::{COUNT_TIMEOUT, Entrant, Plan, SLICE, TIMEOUT};
 use estafette_measure::record::{InstanceRecord, Outcome, Record};
-use estafette_measure::run::{self, End, Observer, RoundKind};
+use estafette_measure::run::{self, Completion, Observer, RoundKind};
 use estafette_measure::spec::{Runtime, Scope, Wait};
 use estafette_measure::stats::{CONFIDENCE, Interval, median_interval};
 use estafette_measure::window::Window;
@@ -170,8 +170,8 @@ fn measure(
     };
     let mut record = run::new_record(registry, &plan, None);
     match run::run(registry, &plan, &mut record, scratch, interrupt, &mut Quiet)? {
-        End::Complete => Ok(record),
-        End::Interrupted => bail!("interrupted"),
+        Completion::Complete => Ok(record),
+        Completion::Interrupted => bail!("interrupted"),
     }
 }
 
@@ -188,11 +188,11 @@ fn metrics_ns(record: &Record, entrant: usize) -> BTreeMap<usize, f64> {
 struct Quiet;
 
 impl Observer for Quiet {
-    fn instance(&mut self, _: usize, _: usize, _: &Entrant) {}
-    fn failure(&mut self, entrant: &Entrant, what: &str) {
+    fn instance_starts(&mut self, _: usize, _: usize, _: &Entrant) {}
+    fn instance_failed(&mut self, entrant: &Entrant, what: &str) {
         eprintln!("warning: {}: {what}", entrant.case.mechanism);
     }
-    fn round(&mut self, _: &Record, _: RoundKind) -> Result<()> {
+    fn round_finished(&mut self, _: &Record, _: RoundKind) -> Result<()> {
         Ok(())
     }
 }

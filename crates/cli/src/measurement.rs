@@ -17,7 +17,7 @@ use estafette_measure::limits;
 use estafette_measure::other_load::OtherLoad;
 use estafette_measure::plan::Plan;
 use estafette_measure::record::{Outcome, Provenance, Record};
-use estafette_measure::run::{self, End};
+use estafette_measure::run::{self, Completion};
 use estafette_measure::window::Window;
 
 use crate::allocator::Allocator;
@@ -54,7 +54,7 @@ pub(crate) struct Measurement {
     pub(crate) record: Record,
     pub(crate) files: Files,
     /// How it ended. The error is about the run; the failure of a mechanism is not one.
-    pub(crate) end: Result<End>,
+    pub(crate) end: Result<Completion>,
 }
 
 /// Runs a plan. The folder `out` gets the record after each round.
@@ -107,10 +107,10 @@ pub(crate) fn measure(
     record.other_load = other_load;
     if let Some(host) = &plan.other_host {
         let end = match measure_peer(host, &mut record, &mut progress, &mut interrupt) {
-            Ok(End::Complete) => compare_clocks(host, &plan, &mut interrupt),
+            Ok(Completion::Complete) => compare_clocks(host, &plan, &mut interrupt),
             end => end,
         };
-        if !matches!(end, Ok(End::Complete)) {
+        if !matches!(end, Ok(Completion::Complete)) {
             progress.finish();
             end?;
             report_to_stderr(NOTHING_RECORDED);
@@ -144,13 +144,13 @@ fn measure_peer(
     record: &mut Record,
     progress: &mut Progress,
     interrupt: &mut Interrupt,
-) -> Result<End> {
-    let Some(peer) = &mut record.peer else { return Ok(End::Complete) };
+) -> Result<Completion> {
+    let Some(peer) = &mut record.peer else { return Ok(Completion::Complete) };
     progress.stage("preparing", "the link to the other host");
     let is_same_machine = peer.fingerprint.machine.is_some() && peer.fingerprint == record.fingerprint;
     match host.measure_link(interrupt) {
         Ok(Some(link)) => peer.link = Some(link),
-        Ok(None) => return Ok(End::Interrupted),
+        Ok(None) => return Ok(Completion::Interrupted),
         Err(error) if host.lost().is_some() => return Err(error),
         Err(error) => progress.message(&format!("warning: the link to the other host is not measured: {error:#}")),
     }
@@ -160,19 +160,19 @@ fn measure_peer(
         Err(error) => progress.message(&format!("warning: the load of the other host is not known: {error:#}")),
     }
     other_load::warning_of_peer(peer.other_load, &peer.address).iter().for_each(|warning| progress.message(warning));
-    Ok(End::Complete)
+    Ok(Completion::Complete)
 }
 
 /// Compares the clocks of both hosts, if an open loop needs that.
 ///
 /// # Errors
 /// If they cannot be compared.
-fn compare_clocks(host: &OtherHost, plan: &Plan, interrupt: &mut Interrupt) -> Result<End> {
+fn compare_clocks(host: &OtherHost, plan: &Plan, interrupt: &mut Interrupt) -> Result<Completion> {
     if plan.entrants.iter().all(|entrant| entrant.case.load.rate().is_none()) {
-        return Ok(End::Complete);
+        return Ok(Completion::Complete);
     }
     let error = host.compare_clocks(interrupt).context("open loops (--load) need the clocks of both hosts")?;
-    Ok(if error.is_some() { End::Complete } else { End::Interrupted })
+    Ok(if error.is_some() { Completion::Complete } else { Completion::Interrupted })
 }
 
 /// Counts the system calls of each case, once for a case and its control. Returns false if the user

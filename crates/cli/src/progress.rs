@@ -98,7 +98,7 @@ impl Progress {
             self.stage("limits", what);
             interrupt.check()
         };
-        let measured = limits::measure(&limits::ends(cpus), budget, &mut next);
+        let measured = limits::measure(&limits::end_cpus(cpus), budget, &mut next);
         if interrupt.is_requested() {
             self.finish();
             return Ok(None);
@@ -145,7 +145,7 @@ fn bar() -> ProgressBar {
 }
 
 impl Observer for Progress {
-    fn instance(&mut self, done: usize, of: usize, entrant: &Entrant) {
+    fn instance_starts(&mut self, done: usize, of: usize, entrant: &Entrant) {
         let left = self.left(done, of);
         match &mut self.display {
             Display::Bar(bar) => {
@@ -161,7 +161,7 @@ impl Observer for Progress {
         }
     }
 
-    fn failure(&mut self, entrant: &Entrant, what: &str) {
+    fn instance_failed(&mut self, entrant: &Entrant, what: &str) {
         let text = format!("{} in {}: {}", entrant.case.mechanism, entrant.case.cell, with_remedy(what));
         // Up to the first digit: figures differ from round to round.
         let gist =
@@ -172,7 +172,7 @@ impl Observer for Progress {
         }
     }
 
-    fn round(&mut self, record: &Record, kind: RoundKind) -> Result<()> {
+    fn round_finished(&mut self, record: &Record, kind: RoundKind) -> Result<()> {
         if let Some(path) = &self.record_path {
             record.save(path)?;
         }
@@ -189,7 +189,7 @@ impl Observer for Progress {
 fn addition(record: &Record, kind: RoundKind) -> Option<String> {
     match kind {
         RoundKind::Planned => None,
-        RoundKind::MakeUp(count) => Some(format!("{count} more instances, in place of discarded ones")),
+        RoundKind::MakeUp(count) => Some(format!("{count} more instances of tables in which some were discarded")),
         RoundKind::Refinement(1) => {
             Some(format!("round {}, of one table that does not detect small differences yet", record.rounds))
         }

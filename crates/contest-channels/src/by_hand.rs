@@ -277,7 +277,7 @@ impl Entry for ByHand {
         let Window::Time { warmup_ns, measure_ns } = ctx.window else {
             bail!("{} is measured by time", case.mechanism)
         };
-        let opens_ns = ctx.rendezvous.ready()? + warmup_ns;
+        let opens_ns = ctx.rendezvous.wait_at_barrier()? + warmup_ns;
         let plan = Plan { opens_ns, closes_ns: opens_ns + measure_ns, seed: ctx.seed };
         let measurement = (self.program)(case, plan, &ctx.cpus)?;
         let [opened, closed] = measurement.marks[..] else { unreachable!("both ends of the window were noted") };

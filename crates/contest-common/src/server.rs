@@ -119,7 +119,7 @@ impl Server {
         let mut server = self.start(rendezvous.dir())?;
         let address = server.wait_for(|| reach(rendezvous.dir()))?;
         rendezvous.publish("server", &address)?;
-        rendezvous.ready()?;
+        rendezvous.wait_at_barrier()?;
         let before = server.usage()?;
         rendezvous.wait_until_all_reported()?;
         Ok(server.usage()?.since(&before))

@@ -135,7 +135,7 @@ impl Mechanism for &'static Flow {
         let remote = supervisor.remote();
         let pipeline = thread::spawn(move || supervisor.run());
         let host = wait_for_function(&remote)?;
-        rendezvous.ready()?;
+        rendezvous.wait_at_barrier()?;
         let before = Usage::of(host).context("reading the host's resource usage from /proc")?;
         rendezvous.wait_until_all_reported()?;
         let usage = Usage::of(host).map(|usage| usage.since(&before));

@@ -107,7 +107,7 @@ fn send(case: &Case, messages: u64, rendezvous: &mut Rendezvous) -> Result<Pipel
     let subject = Subject::from_static(MESSAGES);
     let sink = PublishingSink { connection: connection.clone(), subject, credit, len };
     let mut sender = Guest::new(BATCHED.send, &args, sink)?;
-    rendezvous.ready()?;
+    rendezvous.wait_at_barrier()?;
     sender.call("_start")?;
     connection.runtime.block_on(connection.client.publish(END, Bytes::new())).context("publishing the end")?;
     // Waits until the server has read the end.
@@ -145,7 +145,7 @@ fn receive(case: &Case, index: usize, rendezvous: &mut Rendezvous) -> Result<Pip
     let credit = Refund::open_shared(capacity_messages(len), case, index, rendezvous)?;
     let function = Guest::new(BATCHED.receiver(case.pattern), &[], NoOutput)?.receiver(len, max_batch(len))?;
     let mut receiver = CountingReceiver { function, credit, count: 0, is_damaged: false };
-    rendezvous.ready()?;
+    rendezvous.wait_at_barrier()?;
     pass_on(&connection, input, max_batch(len), &mut receiver)?;
     let CountingReceiver { function, count, is_damaged, .. } = receiver;
     let end = PipelineEnd::receiver(index, count, function.last().map(|last| last.time));

@@ -79,7 +79,7 @@ pub(super) fn run(
     let options = Options { host_program: current_exe()?, drain_timeout: Duration::ZERO };
     let supervisor = Supervisor::new(pipeline(case, messages, isolation, modules), options)?;
     tracing::subscriber::set_global_default(Lines).context("another log is already installed")?;
-    rendezvous.ready()?;
+    rendezvous.wait_at_barrier()?;
     let summary = supervisor.run()?;
     ends(&summary, &lines(), case)
 }

@@ -66,7 +66,7 @@ impl Mechanism for FlowPipes {
         let output = RoundRobin { pipes: vec![PipeEnd::new(output)], next: 0 };
         let guest = Guest::new(include_str!("../wat/forward.wat"), &[], output)?;
         let mut function = guest.receiver(case.payload.len(), max_batch(case.payload.len()))?;
-        rendezvous.ready()?;
+        rendezvous.wait_at_barrier()?;
         pass_on(&mut PipeEnd::new(input), case.payload.len(), &mut function)?;
         Ok(Usage::default())
     }
@@ -102,7 +102,7 @@ fn send(case: &Case, messages: u64, rendezvous: &mut Rendezvous) -> Result<Vec<P
     }
     let args = [messages.to_string(), case.payload.len().to_string()];
     let mut sender = Guest::new(BATCHED.send, &args, RoundRobin { pipes, next: 0 })?;
-    rendezvous.ready()?;
+    rendezvous.wait_at_barrier()?;
     sender.call("_start")?;
     Ok(vec![PipelineEnd::sender(messages + 1)])
 }
@@ -114,7 +114,7 @@ fn receive(case: &Case, index: usize, rendezvous: &mut Rendezvous) -> Result<Vec
     drop(theirs);
     let len = case.payload.len();
     let mut receiver = Guest::new(BATCHED.receiver(case.pattern), &[], NoOutput)?.receiver(len, max_batch(len))?;
-    rendezvous.ready()?;
+    rendezvous.wait_at_barrier()?;
     match pass_on(&mut PipeEnd::new(input), len, &mut receiver) {
         Err(error) if !receiver.is_damaged() => return Err(error),
         _ => {}

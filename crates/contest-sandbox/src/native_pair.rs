@@ -58,13 +58,13 @@ impl Mechanism for NativePair {
             let mut publisher = Publisher::open(&ring, &bell, WaitMode::Adaptive, Interrupt::new())?;
             let mut message = vec![0; case.payload.len()];
             getrandom::fill(&mut message).context("random bytes")?;
-            rendezvous.ready()?;
+            rendezvous.wait_at_barrier()?;
             send(&mut publisher, &mut message, messages, &crc)?;
             publisher.close();
             return Ok(vec![PipelineEnd::sender(messages + 1)]);
         };
         let mut member = Member::open(vec![ring], &bell, index, WaitMode::Adaptive, Interrupt::new())?;
-        rendezvous.ready()?;
+        rendezvous.wait_at_barrier()?;
         let received = receive(&mut member, (case.pattern == Pattern::SendChecksum).then_some(&crc))?;
         Ok(vec![PipelineEnd::receiver(index, received.count, received.time).damaged(received.damaged)])
     }

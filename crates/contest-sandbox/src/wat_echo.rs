@@ -53,7 +53,7 @@ impl Mechanism for WatEcho {
             rendezvous.publish_descriptors("out", &[theirs.as_fd()])?;
             output
         };
-        rendezvous.ready()?;
+        rendezvous.wait_at_barrier()?;
         while guest.read_from(&mut input)? {
             output.write_all(guest.echo()?).context("passing a message on")?;
         }

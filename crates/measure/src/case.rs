@@ -25,8 +25,8 @@ pub enum Pattern {
     /// The consumer receives from all channels. The cell's capacity is divided among the channels.
     Merge,
     /// Several threads of one process send to one consumer through one connection, as fast as they
-    /// can. No message may be delayed until a later message exists. Messages that are queued at the
-    /// connection may be sent together.
+    /// can. A message must not wait for later ones. Messages that are queued already may be sent in
+    /// one write.
     Writers,
     /// One thread sends on several connections to one process, as fast as it can. It sends
     /// [`TURN`](crate::pattern::TURN) messages on one connection, which may be sent together, then
@@ -265,11 +265,10 @@ pub enum Load {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Arrivals {
-    /// At equal distances.
+    /// At equal intervals.
     #[default]
     Constant,
-    /// Independently of each other, as a Poisson process: distances are random, and exponentially
-    /// distributed.
+    /// As a Poisson process: the intervals are independent and exponentially distributed.
     Poisson,
 }
 

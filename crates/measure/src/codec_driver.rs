@@ -123,7 +123,7 @@ fn run<C: Codec>(case: &Case, ctx: &mut Ctx) -> Result<Report> {
         Verifier::new(ctx.seed, 1, len).with_secret(ctx.secret),
     );
     let slot = |source: &mut Generator| Slot::<C> { message: C::make(source), encoded: C::Encoded::default() };
-    let mut meter = Meter::new(ctx.window, ctx.rendezvous.ready()?, false, ctx.pauses.clone());
+    let mut meter = Meter::new(ctx.window, ctx.rendezvous.wait_at_barrier()?, false, ctx.pauses.clone());
     let mut slots: Vec<Slot<C>> = (0..count).map(|_| slot(&mut source)).collect();
     let mut batches = Batches::new()?;
     loop {
@@ -132,11 +132,11 @@ fn run<C: Codec>(case: &Case, ctx: &mut Ctx) -> Result<Report> {
         let encoded_ns = now_ns();
         decode(&mut codec, &slots, &mut verifier).context("decoding")?;
         let decoded_ns = now_ns();
-        if meter.open() {
+        if meter.is_open() {
             batches.add(&slots, encoded_ns - began_ns, decoded_ns - encoded_ns);
         }
         meter.check_clock_at(decoded_ns, source.made());
-        if meter.closed() {
+        if meter.is_closed() {
             break;
         }
         slots.iter_mut().for_each(|slot| slot.message = C::make(&mut source));

@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The step of one side. Odd: a request is in flight, or its reply is being made. Even: neither.
 #[repr(C, align(128))]
 #[derive(Debug)]
-pub(crate) struct Steps(AtomicU64);
+pub(crate) struct Step(AtomicU64);
 
-impl Steps {
+impl Step {
     /// Stores the number of requests so far, and whether one is in flight.
     #[inline(always)]
     pub(crate) fn set(&self, requests: u64, is_in_flight: bool) {
@@ -30,14 +30,14 @@ impl Steps {
 #[derive(Debug)]
 pub(crate) struct Exchange {
     /// A request is in flight from when it has been sent until its reply has been received.
-    pub(crate) requester: Steps,
+    pub(crate) requester: Step,
     /// A request is in flight from when it has been received until its reply has been sent.
-    pub(crate) replier: Steps,
+    pub(crate) replier: Step,
 }
 
 /// The steps of this process.
 pub(crate) static EXCHANGE: Exchange =
-    Exchange { requester: Steps(AtomicU64::new(0)), replier: Steps(AtomicU64::new(0)) };
+    Exchange { requester: Step(AtomicU64::new(0)), replier: Step(AtomicU64::new(0)) };
 
 impl Exchange {
     /// Its address in this process.
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn the_steps_of_a_process_are_read_from_outside() {
-        static OURS: Exchange = Exchange { requester: Steps(AtomicU64::new(0)), replier: Steps(AtomicU64::new(0)) };
+        static OURS: Exchange = Exchange { requester: Step(AtomicU64::new(0)), replier: Step(AtomicU64::new(0)) };
         let look = || Snapshot::of(std::process::id(), OURS.address()).unwrap();
         let idle = look();
         assert!(!idle.waits_for_reply() && idle.waits_for_request());

@@ -7,19 +7,20 @@
 
 use std::fs;
 
+use crate::case::PayloadKind;
 use crate::plan::Entrant;
 
 /// The maximum number of instances that are open at the same time.
 const MAX_OPEN: usize = 32;
 /// The number of bytes that the channels of all open instances may always hold.
 const MIN_OPEN_BYTES: usize = 1 << 30;
-/// The part of the machine's available memory that they may hold, if that is more.
-const MEMORY_SHARE: usize = 4;
+/// They may hold the machine's available memory divided by this, if that is more.
+const MEMORY_DIVISOR: usize = 4;
 
 /// The number of bytes that the channels of all open instances may hold together, on this machine.
 pub(crate) fn max_open_bytes() -> usize {
     let available = fs::read_to_string("/proc/meminfo").ok().as_deref().and_then(available_bytes);
-    available.map_or(MIN_OPEN_BYTES, |bytes| (bytes / MEMORY_SHARE).max(MIN_OPEN_BYTES))
+    available.map_or(MIN_OPEN_BYTES, |bytes| (bytes / MEMORY_DIVISOR).max(MIN_OPEN_BYTES))
 }
 
 /// The value of `MemAvailable` in the text of `/proc/meminfo`, in bytes.
@@ -70,9 +71,15 @@ fn anchor(entrants: &[Entrant], cell: &[usize]) -> Option<usize> {
 
 /// The number of bytes in the channel of an instance when it is full.
 fn channel_bytes(entrant: &Entrant) -> usize {
+    const MIN_MESSAGE_BYTES: usize = 64;
     let cell = &entrant.case.cell;
     let messages = entrant.effective_capacity.map_or(cell.capacity, |capacity| capacity as usize);
-    cell.payload.len().max(64).saturating_mul(messages.max(1))
+    let message_bytes = match cell.payload.kind() {
+        // All messages of a producer share one buffer.
+        PayloadKind::Shared | PayloadKind::Unread => MIN_MESSAGE_BYTES,
+        _ => cell.payload.len().max(MIN_MESSAGE_BYTES),
+    };
+    message_bytes.saturating_mul(messages.max(1))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! virtual machine the host can take a core away for some time (steal), and it can move the cores
 //! to other places, which changes the round trip of a cache line between them by a factor of four.
 //! So both are read between the laps. A lap with a change does not count, whatever was measured in
-//! it.
+//! it, unless most laps have one: then that is the usual state of this machine.
 
 use serde::{Deserialize, Serialize};
 

@@ -4,9 +4,10 @@
 //! - Every instance runs in fresh child processes, and the rounds of all mechanisms are
 //!   interleaved.
 //! - Every cell of a ranked pattern has an A/A control: one mechanism that is measured twice.
-//! - Every byte of every message is written, read and verified, except with the payload `unread`.
+//! - Every byte of every message is written, read and verified. The payloads `shared`, `unread` and
+//!   `none` are the exceptions.
 //! - Confidence intervals come from order statistics.
-//! - Each result stands beside the bound of this machine.
+//! - Each result is shown with its lower bound on this machine.
 #![forbid(unsafe_code)]
 
 // Compiles and runs the README's example.

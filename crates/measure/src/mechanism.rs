@@ -59,11 +59,13 @@ pub trait Rx: Send + 'static {
     /// Receives one message and passes all of its bytes to `verifier`. Blocks until there is one.
     ///
     /// # Errors
-    /// [`io::ErrorKind::UnexpectedEof`] when every sender has closed and no message is left: in the
-    /// patterns `mpmc` and `cancel` this ends the stream. Any other error fails the instance, with one
-    /// exception. A lossy mechanism may return [`io::ErrorKind::TimedOut`] after some milliseconds
-    /// without a message, so that the loop can read the clock, and also `WouldBlock` and
-    /// `ConnectionRefused`. The loop then calls again.
+    /// - [`io::ErrorKind::UnexpectedEof`] when every sender has closed and no message is left. In the
+    ///   patterns `mpmc` and `cancel` this is the normal end. In other one-way patterns the missing
+    ///   end marks count as lost.
+    /// - A lossy mechanism may return [`io::ErrorKind::TimedOut`] after some milliseconds without a
+    ///   message, so that the loop can read the clock, and also `WouldBlock` and
+    ///   `ConnectionRefused`. The loop then calls again.
+    /// - Any other error fails the instance.
     fn recv(&mut self, verifier: &mut Verifier) -> io::Result<()>;
 
     /// Receives `count` messages, or fewer if every producer has sent its end mark
@@ -199,8 +201,7 @@ impl<T, R> Ends<T, R> {
     /// All ends of a case inside one process, for a channel with one sender and one receiver.
     ///
     /// # Errors
-    /// Those of `open`, and when the pattern needs other ends than one of each for a request and
-    /// for its reply.
+    /// Those of `open`, and when the pattern needs more than one sender or receiver per direction.
     pub fn pair(case: &Case, open: impl Fn() -> Result<(T, R)>) -> Result<Self> {
         let pattern = case.pattern;
         let is_pair = !pattern.has_several_parties() && !pattern.is_one_thread() && !pattern.is_pipeline();
@@ -217,7 +218,7 @@ impl<T, R> Ends<T, R> {
     /// All ends of a case inside one process, for a channel whose sender can be cloned.
     ///
     /// # Errors
-    /// Those of `open`.
+    /// Those of [`Ends::pair`].
     pub fn cloned(case: &Case, open: impl Fn() -> Result<(T, R)>) -> Result<Self>
     where
         T: Clone,
@@ -231,8 +232,8 @@ impl<T, R> Ends<T, R> {
 
     /// The ends of several producers, of several consumers, or of both, inside one process.
     ///
-    /// They belong to a case that one process runs alone, to threads that write to one connection,
-    /// or to several connections. If one end sends on all connections, it is the only element of
+    /// All producers and consumers that this process runs: of a whole case in one process, of
+    /// several threads on one connection, or of several connections. If one end sends on all connections, it is the only element of
     /// `txs`, and [`Generator::producer`] says on which connection to send.
     pub fn many(txs: impl IntoIterator<Item = T>, rxs: impl IntoIterator<Item = R>) -> Self {
         let mut ends = Ends(Vec::new());
@@ -286,10 +287,10 @@ pub trait Mechanism: Send + Sync + 'static {
 
     /// Runs the broker, if [`Mechanism::roles`] has one.
     ///
-    /// Opens its side and waits at the barrier ([`Rendezvous::ready`]). Then it forwards messages
+    /// Opens its side and waits at the barrier ([`Rendezvous::wait_at_barrier`]). Then it forwards messages
     /// until the last one has passed, or until every party has reported
     /// ([`Rendezvous::wait_until_all_reported`]). Returns the processor time and context switches
-    /// since the barrier of the processes that it started.
+    /// that the processes it started have used since the barrier.
     ///
     /// # Errors
     /// Whatever stops the broker.
@@ -300,7 +301,7 @@ pub trait Mechanism: Send + Sync + 'static {
 
     /// Runs a role of a pipeline ([`Pattern::is_pipeline`]), or all of its ends for [`Role::All`].
     ///
-    /// Prepares the pipeline and waits at the barrier ([`Rendezvous::ready`]). Then it sends or
+    /// Prepares the pipeline and waits at the barrier ([`Rendezvous::wait_at_barrier`]). Then it sends or
     /// receives `messages` messages and one more, which is marked as the last. Returns a summary of
     /// each end. It must wait for every process that it starts before it returns.
     ///

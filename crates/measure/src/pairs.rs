@@ -4,7 +4,8 @@
 //! one heat has several in a round, and each of them has an instance of the same entrant, the
 //! *anchor*. Two instances of different heats are compared through it: the first with the anchor of
 //! its heat, and the anchor of the other heat with the second. So a machine that is slower during
-//! one of the heats makes no difference.
+//! one of the heats makes no difference. If the anchor has no valid instance in one of the heats,
+//! the two are compared directly.
 
 use std::collections::BTreeMap;
 
@@ -29,14 +30,14 @@ pub fn log_ratios(record: &Record, a: usize, b: usize) -> Vec<f64> {
     a.iter().filter_map(|(round, a)| of_round(record, *round, a, b.get(round)?)).collect()
 }
 
-/// The ln ratio of two entrants in each round in which they shared a heat, by what they are not
-/// compared by: their unpaused runs if they are compared by slices, and the other way round.
-/// Positive if `b` is better.
-pub(crate) fn log_ratios_of_other_basis(record: &Record, a: usize, b: usize) -> Vec<f64> {
+/// The ln ratios of the other measurement, for a cross-check: of the unpaused runs if two entrants
+/// are compared by slices, of the slices if they are compared by unpaused runs. Only of rounds in
+/// which they shared a heat. Positive if `b` is better.
+pub(crate) fn cross_check_log_ratios(record: &Record, a: usize, b: usize) -> Vec<f64> {
     let (a, b) = (by_round(record, a), by_round(record, b));
     let of_round = |(round, a): (&usize, &Vec<ValidInstance<'_>>)| {
         let pairs = a.iter().flat_map(|a| b.get(round).into_iter().flatten().map(move |b| (*a, *b)));
-        let ratios: Vec<f64> = pairs.filter_map(|(a, b)| a.by_other_basis_to(b)).collect();
+        let ratios: Vec<f64> = pairs.filter_map(|(a, b)| a.cross_check_ratio_to(b)).collect();
         median(&ratios)
     };
     a.iter().filter_map(of_round).collect()
@@ -117,7 +118,7 @@ impl<'a> ValidInstance<'a> {
     /// The ln ratio of two instances of one heat by what [`ValidInstance::ratio_to`] does not use:
     /// of their slices if one of the two is compared by its unpaused run, otherwise of their
     /// unpaused runs.
-    fn by_other_basis_to(self, other: ValidInstance<'_>) -> Option<f64> {
+    fn cross_check_ratio_to(self, other: ValidInstance<'_>) -> Option<f64> {
         if !self.shares_heat(&other) {
             return None;
         }
@@ -130,7 +131,7 @@ impl<'a> ValidInstance<'a> {
 
     /// The ln ratio of this instance's time to the other's: the median over the laps of their heat.
     /// If they have too few common laps, it is the ratio of their unpaused runs, or of their
-    /// windows. `None` if one of the two has to be compared by its unpaused run, and the other only
+    /// windows; in different heats it is the ratio of their metrics. `None` if one of the two has to be compared by its unpaused run, and the other only
     /// has slices.
     fn ratio_to(self, other: ValidInstance<'_>) -> Option<f64> {
         if self.shares_heat(&other) {

@@ -2,8 +2,8 @@
 //! themselves.
 //!
 //! A whole pipeline of functions is measured, as in `wasm-pipeline-throughput`, so the harness's
-//! own loops are not used. Every mechanism of a cell gets the same number of messages; if the
-//! window is a time, slow mechanisms get fewer. The harness compares the numbers sent and received,
+//! own loops are not used. If the window is a number of messages, every mechanism of a cell gets the
+//! same number. If it is a time, slow mechanisms get fewer. The harness compares the numbers sent and received,
 //! and counts the processor time of all processes. The receiver measures the time: from its first
 //! message to the last message of all.
 

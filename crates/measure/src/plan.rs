@@ -57,8 +57,9 @@ pub const TIMEOUT: Duration = Duration::from_secs(5);
 /// drift. With shorter ones stopping and resuming takes a larger part of the time.
 pub const SLICE: Duration = Duration::from_millis(2);
 
-/// The length of the slices of an instance: `shortest`, or longer for long messages, so that a slice
-/// has some tens of them, but at most a sixteenth of `sliced`, the time of all slices.
+/// The length of the slices of an instance: at least `shortest`. For long messages it is 32 ns per
+/// byte, so that a slice has some tens of them, but at most 50 ms and a sixteenth of `sliced`, the
+/// time of all slices. These maxima never go below `shortest`.
 pub(crate) fn slice_length(shortest: Duration, len: usize, sliced: Option<Duration>) -> Duration {
     const PER_BYTE: Duration = Duration::from_nanos(32);
     const LONGEST: Duration = Duration::from_millis(50);
@@ -82,8 +83,8 @@ pub struct Precision {
     pub resolution: f64,
     /// The maximum number of rounds of a cell, with the planned ones.
     pub max_rounds: usize,
-    /// The time from the start of the run in which all rounds must be complete, as far as their
-    /// duration is known before.
+    /// The time limit of the run, from its start. No further round starts if it would probably exceed
+    /// the limit, by the mean time per instance so far.
     pub budget: Duration,
 }
 

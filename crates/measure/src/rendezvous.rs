@@ -113,13 +113,13 @@ impl Rendezvous {
     ///
     /// # Errors
     /// When the coordinator has ended.
-    pub fn ready(&mut self) -> Result<u64> {
-        self.ready_with(None)
+    pub fn wait_at_barrier(&mut self) -> Result<u64> {
+        self.wait_at_barrier_with(None)
     }
 
-    /// As [`Rendezvous::ready`]. `exchange` is the address where the child notes the step of its
+    /// As [`Rendezvous::wait_at_barrier`]. `exchange` is the address where the child notes the step of its
     /// current round trip, if it notes any.
-    pub(crate) fn ready_with(&mut self, exchange: Option<u64>) -> Result<u64> {
+    pub(crate) fn wait_at_barrier_with(&mut self, exchange: Option<u64>) -> Result<u64> {
         protocol::send(&self.socket, &ToCoordinator::Ready { exchange }, &[])?;
         match protocol::receive(&self.socket)? {
             Some((ToChild::Go { start_ns }, _)) => {

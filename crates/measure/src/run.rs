@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use crate::bound::Handling;
 use crate::case::{Case, Cell, Load, Place};
-use crate::coordinator::heat::{self, Runner};
+use crate::coordinator::heat::{self, PlannedInstance};
 use crate::coordinator::{Failure, FailureKind, Instance, Interrupt, Scratch, Setup};
 use crate::core_distance::rounds_at_other_distances;
 use crate::discarded::Discarded;
@@ -17,7 +17,7 @@ use crate::figures::{Disturbance, figures};
 use crate::fingerprint::Fingerprint;
 use crate::heats::{heats, max_open_bytes};
 use crate::laps::HeatRecord;
-use crate::limits::{Limits, ends, line_round_trip_ns};
+use crate::limits::{Limits, end_cpus, line_round_trip_ns};
 use crate::other_load::OtherLoad;
 use crate::plan::{Entrant, MAX_ROUNDS, Plan, Precision, SLICE, shuffled};
 use crate::ranking::rank;
@@ -29,17 +29,18 @@ const LINE_TIME: Duration = Duration::from_millis(2);
 /// The maximum number of processes of an instance that is measured in slices.
 const MAX_CHILDREN: usize = 16;
 
-/// Receives the progress of a run. It is called between instances only.
+/// Receives the progress of a run. Never called while an instance runs.
 pub trait Observer {
-    /// An instance is about to start. `done` of `of` instances are done.
-    fn instance(&mut self, done: usize, of: usize, entrant: &Entrant);
+    /// An instance is about to be opened. `done` of `of` instances are finished, or opened and wait
+    /// for their turn.
+    fn instance_starts(&mut self, done: usize, of: usize, entrant: &Entrant);
     /// An instance failed, or its mechanism broke a promise. `what` says how.
-    fn failure(&mut self, entrant: &Entrant, what: &str);
+    fn instance_failed(&mut self, entrant: &Entrant, what: &str);
     /// A round is complete.
     ///
     /// # Errors
     /// When the record cannot be saved. The run then ends.
-    fn round(&mut self, record: &Record, kind: RoundKind) -> Result<()>;
+    fn round_finished(&mut self, record: &Record, kind: RoundKind) -> Result<()>;
 }
 
 /// Why a round was measured.
@@ -47,7 +48,8 @@ pub trait Observer {
 pub enum RoundKind {
     /// It is one of the planned rounds.
     Planned,
-    /// To replace discarded instances. With their number.
+    /// Repeats the cells that lack complete rounds, because instances were discarded. With the number
+    /// of instances in this round.
     MakeUp(usize),
     /// To detect smaller differences ([`Plan::precision`]). With the number of cells.
     Refinement(usize),
@@ -55,7 +57,7 @@ pub enum RoundKind {
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum Completion {
     /// All rounds are done.
     Complete,
     /// The user interrupted it.
@@ -113,7 +115,7 @@ pub fn run(
     scratch: &mut Scratch,
     interrupt: &mut Interrupt,
     observer: &mut dyn Observer,
-) -> Result<End> {
+) -> Result<Completion> {
     let started = Instant::now();
     let mut random = fastrand::Rng::with_seed(plan.seed);
     // A separate generator, so that repeated instances do not change the order of later rounds.
@@ -141,21 +143,21 @@ pub fn run(
         if order.is_empty() {
             break;
         }
-        if rounds.play(round, &order)? == End::Interrupted {
-            return Ok(End::Interrupted);
+        if rounds.play(round, &order)? == Completion::Interrupted {
+            return Ok(Completion::Interrupted);
         }
         rounds.record.rounds = (round + 1).min(plan.rounds);
         let kind = if round < plan.rounds { RoundKind::Planned } else { RoundKind::MakeUp(order.len()) };
-        rounds.observer.round(rounds.record, kind)?;
+        rounds.observer.round_finished(rounds.record, kind)?;
     }
     match plan.precision {
         Some(precision) => rounds.refine(precision, started, &mut random),
-        None => Ok(End::Complete),
+        None => Ok(Completion::Complete),
     }
 }
 
 /// The cells that cannot yet show a difference as small as requested, and that may have more
-/// rounds. The one that shows least is the first.
+/// rounds, coarsest first.
 fn imprecise_cells(record: &Record, precision: &Precision) -> Vec<Cell> {
     let rankings = rank(record).into_iter();
     let compared = rankings
@@ -209,9 +211,9 @@ struct Position {
 impl Rounds<'_> {
     /// Runs one round, cell by cell. Instances that can be stopped are measured in slices, the
     /// others one after the other.
-    fn play(&mut self, round: usize, order: &[usize]) -> Result<End> {
+    fn play(&mut self, round: usize, order: &[usize]) -> Result<Completion> {
         let plan = self.plan;
-        let ends = ends(&plan.cpus);
+        let ends = end_cpus(&plan.cpus);
         let later = plan.rounds.saturating_sub(round + 1) * plan.entrants.len();
         let mut left = order.len() + later;
         for cell in order.chunk_by(|a, b| plan.entrants[*a].case.cell == plan.entrants[*b].case.cell) {
@@ -236,25 +238,27 @@ impl Rounds<'_> {
             for (nth, heat) in heats(&plan.entrants, &sliced, self.max_open_bytes).iter().enumerate() {
                 self.heats += 1;
                 let position = Position { round, line_ns, heat: Some(self.heats) };
-                if self.measure_in_slices(heat, position, left)? == End::Interrupted {
-                    return Ok(End::Interrupted);
+                if self.measure_in_slices(heat, position, left)? == Completion::Interrupted {
+                    return Ok(Completion::Interrupted);
                 }
                 // The anchor of the first heat is measured again in the others.
                 left -= heat.len() - usize::from(nth > 0);
             }
             for at in alone {
-                if self.measure_alone(at, Position { round, line_ns, heat: None }, left)? == End::Interrupted {
-                    return Ok(End::Interrupted);
+                if self.measure_alone(at, Position { round, line_ns, heat: None }, left)? == Completion::Interrupted {
+                    return Ok(Completion::Interrupted);
                 }
                 left -= 1;
             }
         }
         self.record.handling.iter_mut().for_each(Handling::update);
-        Ok(End::Complete)
+        Ok(Completion::Complete)
     }
 
+    /// Checks that the session with the other host, if there is one, is still open.
+    ///
     /// # Errors
-    /// When the session with the other host has ended: no further instance can be measured.
+    /// When it has ended: no further instance can be measured.
     fn check_session(&self) -> Result<()> {
         match self.plan.other_host.as_ref().and_then(|host| Some((host, host.lost()?))) {
             Some((host, why)) => anyhow::bail!(
@@ -266,10 +270,10 @@ impl Rounds<'_> {
     }
 
     /// Measures more rounds of the cells that do not yet detect differences as small as requested.
-    /// Each has the third of them that shows least, so the time goes where it is needed most. Stops
-    /// when all cells can or have the maximum number of rounds, or when another round would take
-    /// longer than the budget allows.
-    fn refine(&mut self, precision: Precision, started: Instant, random: &mut fastrand::Rng) -> Result<End> {
+    /// Each round measures the third of these cells with the coarsest resolution. Stops when every
+    /// cell has the requested resolution or the maximum number of rounds, or when another round would
+    /// probably exceed the budget.
+    fn refine(&mut self, precision: Precision, started: Instant, random: &mut fastrand::Rng) -> Result<Completion> {
         let plan = self.plan;
         while self.record.rounds_planned < MAX_ROUNDS {
             let imprecise = imprecise_cells(self.record, &precision);
@@ -284,13 +288,13 @@ impl Rounds<'_> {
             // The rounds that replace discarded instances have the numbers before this one.
             let round = self.record.rounds_planned + record::MAKE_UP_ROUNDS;
             self.record.rounds_planned += 1;
-            if self.play(round, &order)? == End::Interrupted {
-                return Ok(End::Interrupted);
+            if self.play(round, &order)? == Completion::Interrupted {
+                return Ok(Completion::Interrupted);
             }
             self.record.rounds = self.record.rounds_planned;
-            self.observer.round(self.record, RoundKind::Refinement(coarsest.len()))?;
+            self.observer.round_finished(self.record, RoundKind::Refinement(coarsest.len()))?;
         }
-        Ok(End::Complete)
+        Ok(Completion::Complete)
     }
 
     /// Whether an instance can be stopped and resumed without changing its result, so that it can
@@ -315,7 +319,7 @@ impl Rounds<'_> {
     }
 
     /// Measures the instances of one heat in slices. They take turns.
-    fn measure_in_slices(&mut self, heat: &[usize], position: Position, left: usize) -> Result<End> {
+    fn measure_in_slices(&mut self, heat: &[usize], position: Position, left: usize) -> Result<Completion> {
         let (registry, plan) = (self.registry, self.plan);
         let mut runners = Vec::new();
         for &at in heat {
@@ -324,12 +328,12 @@ impl Rounds<'_> {
             let setup = setup(plan, case, seed, registry)?;
             let (window, unpaused_run_ns) = setup.window.with_unpaused_run();
             let setup = Setup { window, unpaused_run_ns, ..setup };
-            runners.push(Runner { entry: entry(registry, case)?.as_ref(), setup });
+            runners.push(PlannedInstance { entry: entry(registry, case)?.as_ref(), setup });
         }
         let mut random = self.seeds.fork();
         let watch = OtherLoad::watch(&plan.cpus);
         let (observer, done) = (&mut *self.observer, self.record.instances.len());
-        let on_open = |nth: usize| observer.instance(done + nth, done + left, &plan.entrants[heat[nth]]);
+        let on_open = |nth: usize| observer.instance_starts(done + nth, done + left, &plan.entrants[heat[nth]]);
         let result = match heat::run(
             &runners,
             plan.slice.unwrap_or(SLICE),
@@ -339,7 +343,7 @@ impl Rounds<'_> {
             on_open,
         ) {
             Ok(result) => result,
-            Err(_) => return Ok(End::Interrupted),
+            Err(_) => return Ok(Completion::Interrupted),
         };
         let other_load = watch.and_then(|watch| watch.share(&plan.cpus));
         let discarded_laps = result.laps.discarded_laps();
@@ -352,21 +356,21 @@ impl Rounds<'_> {
             let outcome = measured.and_then(|measured| figures(spec, &entrant.case, window, &measured, disturbance));
             self.note(at, position, outcome);
         }
-        Ok(End::Complete)
+        Ok(Completion::Complete)
     }
 
     /// Measures one instance by itself. Repeats it immediately if it was disturbed.
-    fn measure_alone(&mut self, at: usize, position: Position, left: usize) -> Result<End> {
+    fn measure_alone(&mut self, at: usize, position: Position, left: usize) -> Result<Completion> {
         let (plan, entrant) = (self.plan, &self.plan.entrants[at]);
         let done = self.record.instances.len();
-        self.observer.instance(done, done + left, entrant);
+        self.observer.instance_starts(done, done + left, entrant);
         for repeat in 0..=record::REPEATS {
             // Below 2^53, because larger integers are not exact in JSON.
             let seed = self.seeds.u64(..1 << 53);
             let outcome = run_instance(self.registry, plan, entrant, seed, self.scratch, self.interrupt)?;
             // ssh ends at the same Ctrl-C, and its instance may fail before the interrupt is seen.
             if outcome.is_err() && self.interrupt.is_requested() {
-                return Ok(End::Interrupted);
+                return Ok(Completion::Interrupted);
             }
             self.note(at, position, outcome);
             let is_disturbed = self.record.instances.last().is_some_and(is_disturbed);
@@ -375,7 +379,7 @@ impl Rounds<'_> {
             }
             self.repeats -= 1;
         }
-        Ok(End::Complete)
+        Ok(Completion::Complete)
     }
 
     /// Adds an instance to the record, and reports a failure or a breach to the observer.
@@ -386,7 +390,7 @@ impl Rounds<'_> {
                 if failure.kind == FailureKind::Hang {
                     self.hung.entry(at).or_insert(position.round);
                 }
-                self.observer.failure(entrant, &failure.text);
+                self.observer.instance_failed(entrant, &failure.text);
                 Outcome::Failed { why: failure.text, kind: Some(failure.kind) }
             }
             Ok(figures) => {
@@ -395,7 +399,7 @@ impl Rounds<'_> {
                     if figures.messages == 0 {
                         self.hung.entry(at).or_insert(position.round);
                     }
-                    self.observer.failure(entrant, &breach.to_string());
+                    self.observer.instance_failed(entrant, &breach.to_string());
                 }
                 Outcome::Measured(Box::new(figures))
             }
@@ -427,7 +431,7 @@ fn make_up(plan: &Plan, record: &Record, random: &mut fastrand::Rng) -> Vec<usiz
         None => rounds_at_other_distances(record),
         Some(_) => BTreeSet::new(),
     };
-    let lacks = |cell: &Cell| {
+    let lacks_rounds = |cell: &Cell| {
         // For each round and entrant: whether every attempt was disturbed.
         let mut lost: BTreeMap<(usize, usize), bool> = BTreeMap::new();
         for instance in &record.instances {
@@ -440,8 +444,10 @@ fn make_up(plan: &Plan, record: &Record, random: &mut fastrand::Rng) -> Vec<usiz
         let broken: BTreeSet<usize> = lost.iter().filter(|(_, lost)| **lost).map(|((round, _), _)| *round).collect();
         rounds.len() - broken.len() < plan.rounds && !broken.is_empty()
     };
+    let cells: BTreeSet<&Cell> = plan.entrants.iter().map(|entrant| &entrant.case.cell).collect();
+    let lacking: BTreeSet<&Cell> = cells.into_iter().filter(|cell| lacks_rounds(cell)).collect();
     let order = shuffled(&plan.entrants, random);
-    order.into_iter().filter(|&at| lacks(&plan.entrants[at].case.cell)).collect()
+    order.into_iter().filter(|&at| lacking.contains(&plan.entrants[at].case.cell)).collect()
 }
 
 /// Runs one instance of a plan, and blocks until its child processes have ended. A failure of the

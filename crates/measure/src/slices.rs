@@ -70,7 +70,7 @@ impl Slices {
     }
 
     /// Records that `round_trips` round trips took `took_ns` together.
-    pub(crate) fn note_time(&mut self, took_ns: u64, round_trips: u64) {
+    pub(crate) fn record_round_trips(&mut self, took_ns: u64, round_trips: u64) {
         if self.first.is_some() {
             let bounds = || Histogram::new_with_bounds(1, 60_000_000_000 * UNITS, 3).expect("the bounds are fine");
             self.times.get_or_insert_with(bounds).saturating_record(took_ns * UNITS / round_trips.max(1));
@@ -119,9 +119,9 @@ mod tests {
         let mut slices = Slices::default();
         slices.update(0, 0, Some(1), false);
         slices.update(SETTLE_NS, 10, None, false);
-        slices.note_time(1, 1);
+        slices.record_round_trips(1, 1);
         slices.update(SETTLE_NS * 2, 20, None, true);
-        [40, 101, 120].iter().for_each(|ns| slices.note_time(*ns, 2));
+        [40, 101, 120].iter().for_each(|ns| slices.record_round_trips(*ns, 2));
         slices.update(SETTLE_NS * 3, 23, None, true);
         let [slice] = slices.finish()[..] else { panic!("one slice") };
         assert_eq!((slice.lap, slice.messages, slice.ns), (1, 3, SETTLE_NS));

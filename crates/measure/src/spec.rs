@@ -7,7 +7,7 @@ use crate::case::{Cell, Load, Pattern, PayloadKind};
 pub use crate::environment::{Runtime, Scope, Wait};
 use crate::names::names;
 
-/// Who owns the bytes of a message while it is passed. Mechanisms are ranked within one class.
+/// Who owns the bytes of a message while it is passed. Tables show it in the column `data`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]

@@ -157,11 +157,10 @@ fn base() -> Vec<Cell> {
 
 /// The cells of the overview in a profile.
 pub fn overview(profile: Profile) -> Vec<Cell> {
-    let base = base();
+    let mut base = base();
     if profile == Profile::Quick {
         return base;
     }
-    let mut base = base;
     base.push(usual_cell(Scope::Process, Pattern::FanIn, Payload::Bytes(4096)));
     base.push(Cell { wait: Wait::Block, ..usual_cell(Scope::Thread, Pattern::Stream, Payload::U64) });
     let mut cells = base.clone();
@@ -309,14 +308,14 @@ pub fn ipc_typed(profile: Profile) -> Vec<Cell> {
 }
 
 /// The maximum length of a UDP datagram in bytes, which `message-io-performance` sends.
-const CHUNK: usize = 65_507;
+const MAX_DATAGRAM_LEN: usize = 65_507;
 /// The minimum length of a message with a sequence number, in bytes.
-const DATAGRAM: usize = 8;
+const MIN_NUMBERED_LEN: usize = 8;
 
 /// Whether the length of a cell's messages suits this mechanism. Of the two short lengths in the
 /// suite, lossy mechanisms use 8 bytes and others 1 byte.
 fn fits_loss(cell: &Cell, spec: &Spec) -> bool {
-    cell.payload.len() > DATAGRAM || (cell.payload.len() == DATAGRAM) == (spec.loss == Loss::BestEffort)
+    cell.payload.len() > MIN_NUMBERED_LEN || (cell.payload.len() == MIN_NUMBERED_LEN) == (spec.loss == Loss::BestEffort)
 }
 
 fn network(pattern: Pattern, size: usize) -> Cell {
@@ -331,14 +330,14 @@ fn net_of_several() -> [Cell; 3] {
 /// The cells of the suite `net` in a profile. `Full` is the grid of `message-io-performance`.
 pub fn net(profile: Profile) -> Vec<Cell> {
     use Pattern::{Connections, Duplex, PingPong, SameThread, Stream, Writers};
-    let reference = [SameThread, PingPong].map(|pattern| [1, DATAGRAM].map(|size| network(pattern, size)));
-    let mut cells = [&[network(Stream, CHUNK)][..], &reference.concat()].concat();
+    let reference = [SameThread, PingPong].map(|pattern| [1, MIN_NUMBERED_LEN].map(|size| network(pattern, size)));
+    let mut cells = [&[network(Stream, MAX_DATAGRAM_LEN)][..], &reference.concat()].concat();
     if profile == Profile::Standard {
         // Show whether the overhead of a library depends on the size.
         cells.extend([64, 1024, 1 << 20].map(|size| network(Stream, size)));
-        cells.extend([1024, CHUNK].map(|size| network(PingPong, size)));
-        cells.extend([64, CHUNK].map(|size| Cell { wait: Wait::Adaptive, ..network(PingPong, size) }));
-        cells.extend([64, CHUNK].map(|size| network(Duplex, size)));
+        cells.extend([1024, MAX_DATAGRAM_LEN].map(|size| network(PingPong, size)));
+        cells.extend([64, MAX_DATAGRAM_LEN].map(|size| Cell { wait: Wait::Adaptive, ..network(PingPong, size) }));
+        cells.extend([64, MAX_DATAGRAM_LEN].map(|size| network(Duplex, size)));
         cells.push(Cell { load: Load::Rate(10_000), ..network(Stream, 64) });
         // Show how many threads can share a connection, and how many connections a thread can
         // serve.

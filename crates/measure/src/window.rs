@@ -184,8 +184,8 @@ impl Meter {
         }
     }
 
-    /// The current time in nanoseconds of the monotonic clock, without the pauses of this instance.
-    /// Does not update the window.
+    /// The current time in nanoseconds of the monotonic clock, without the pauses of this instance
+    /// before the last [`Meter::check_clock`]. Does not update the window.
     pub fn now(&self) -> u64 {
         now_ns().saturating_sub(self.pauses.turn().paused_ns)
     }
@@ -203,18 +203,22 @@ impl Meter {
         let paused_before_ns = self.pauses.turn().paused_ns;
         let has_paused = self.pauses.has_turned(clock_ns.saturating_sub(paused_before_ns + self.checked_ns));
         let paused_ns = self.pauses.turn().paused_ns;
-        let now = clock_ns.saturating_sub(paused_ns);
+        let now = match clock_ns.saturating_sub(paused_ns) {
+            // The instance was paused after the caller had read the clock.
+            earlier if earlier < self.checked_ns => clock_ns.saturating_sub(paused_before_ns),
+            now => now,
+        };
         self.mark_window(now, messages);
         if self.pauses.are_expected() {
             let turn = has_paused.then(|| self.pauses.turn().lap);
-            self.slices.update(now, messages, turn, self.open());
+            self.slices.update(now, messages, turn, self.is_open());
         }
         has_paused.then(|| paused_ns - paused_before_ns)
     }
 
     /// Records in the current slice that `round_trips` round trips took `took_ns` together.
-    pub fn note_time(&mut self, took_ns: u64, round_trips: u64) {
-        self.slices.note_time(took_ns, round_trips);
+    pub fn record_round_trips(&mut self, took_ns: u64, round_trips: u64) {
+        self.slices.record_round_trips(took_ns, round_trips);
     }
 
     /// Ends the last slice and returns the counts of all slices.
@@ -273,7 +277,7 @@ impl Meter {
     }
 
     /// Whether the window has not opened yet.
-    pub fn warming_up(&self) -> bool {
+    pub fn is_warming_up(&self) -> bool {
         self.opened.is_none()
     }
 
@@ -281,7 +285,7 @@ impl Meter {
     /// nobody knows because it is a number of messages.
     pub(crate) fn warm_up_left_ns(&self, now_ns: u64) -> u64 {
         match self.times_ns() {
-            _ if !self.warming_up() => 0,
+            _ if !self.is_warming_up() => 0,
             Some(times_ns) => times_ns.start.saturating_sub(now_ns).max(1),
             None => u64::MAX,
         }
@@ -289,25 +293,25 @@ impl Meter {
 
     /// Whether the window is open.
     #[inline]
-    pub fn open(&self) -> bool {
+    pub fn is_open(&self) -> bool {
         self.opened.is_some() && self.closed.is_none()
     }
 
     /// Whether the window has closed.
     #[inline]
-    pub fn closed(&self) -> bool {
+    pub fn is_closed(&self) -> bool {
         self.closed.is_some()
     }
 
     /// Whether a producer may stop at the time `now` (see [`Meter::now`]), because the windows of its
     /// consumers have closed. A window of a number of messages counts as 0 ns long here.
-    pub fn over(&self, now: u64) -> bool {
+    pub fn may_stop_sending(&self, now: u64) -> bool {
         now >= self.start_ns + self.window.length_ns() + self.tail_ns
     }
 
     /// Whether a message that was due at this time belongs to the window.
-    pub fn covers(&self, due_ns: u64) -> bool {
-        self.times_ns().map_or_else(|| self.open(), |times_ns| times_ns.contains(&due_ns))
+    pub fn contains(&self, due_ns: u64) -> bool {
+        self.times_ns().map_or_else(|| self.is_open(), |times_ns| times_ns.contains(&due_ns))
     }
 
     /// From when until when the window is open. `None` if it is a number of messages.
@@ -320,10 +324,13 @@ impl Meter {
 
     /// Closes the window if it is still open, because the stream has ended.
     pub fn end(&mut self, messages: u64) {
-        if self.open() {
+        if self.is_open() {
+            // The last receive may have lasted for a pause.
+            let since_ns = self.now().saturating_sub(self.checked_ns);
+            self.pauses.has_turned(since_ns);
             self.closed = Some(self.mark(self.now(), messages));
         }
-        if self.closed() {
+        if self.is_closed() {
             self.read_memory();
         }
     }
@@ -350,6 +357,7 @@ impl Meter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pauses::{Turn, TurnWriter};
 
     #[test]
     fn a_paced_window_is_a_time_with_a_long_warm_up() {
@@ -369,13 +377,45 @@ mod tests {
             meter.check_clock_at(at, messages);
         }
         assert_eq!(meter.result(), (21, 2_100_000, None));
-        assert!(!meter.over(13_200_000) && meter.over(16_000_000));
+        assert!(!meter.may_stop_sending(13_200_000) && meter.may_stop_sending(16_000_000));
+    }
+
+    #[test]
+    fn a_pause_after_the_clock_was_read_does_not_turn_time_back() {
+        const MS: u64 = 1_000_000;
+        let turns = TurnWriter::new().unwrap();
+        let mut meter = Meter::new(TIME, 10 * MS, false, Pauses::new(turns.file().try_clone().unwrap()));
+        meter.check_clock_at(10 * MS, 0);
+        // The pause of 5 s begins after the reading of 11 ms, and before the file is read.
+        turns.write(Turn { lap: 2, paused_ns: 5_000 * MS }).unwrap();
+        assert_eq!(meter.check_clock_at(11 * MS, 10), Some(5_000 * MS));
+        assert_eq!(meter.checked_ns, 11 * MS);
+        meter.check_clock_at(5_013 * MS, 30);
+        assert_eq!((meter.longest_stall_ns(), meter.result()), (2 * MS, (20, 2 * MS, None)));
+    }
+
+    #[test]
+    fn a_pause_before_the_end_of_the_stream_does_not_count() {
+        let turns = TurnWriter::new().unwrap();
+        let start_ns = now_ns();
+        let pauses = Pauses::new(turns.file().try_clone().unwrap());
+        let mut meter = Meter::new(Window::Count { warmup: 0, messages: 100 }, start_ns, false, pauses);
+        meter.check_clock(10);
+        let paused_at_ns = now_ns();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let resumed_at_ns = now_ns();
+        turns.write(Turn { lap: 2, paused_ns: resumed_at_ns - paused_at_ns }).unwrap();
+        meter.end(50);
+        let (messages, window_ns, _) = meter.result();
+        assert_eq!(messages, 40);
+        let active_ns = (paused_at_ns - start_ns) + (now_ns() - resumed_at_ns);
+        assert!(window_ns <= active_ns, "{window_ns} ns of {active_ns} ns");
     }
 
     #[test]
     fn a_longer_tail_lets_a_producer_go_on_for_longer() {
         let meter = Meter::new(TIME, 10_000_000, false, Pauses::default()).with_tail(20_000_000);
-        assert!(!meter.over(32_900_000) && meter.over(33_000_000));
+        assert!(!meter.may_stop_sending(32_900_000) && meter.may_stop_sending(33_000_000));
     }
 
     #[test]
@@ -384,7 +424,7 @@ mod tests {
         meter.check_clock_at(10_900_000, 9);
         meter.check_clock_at(13_200_000, 10);
         meter.check_clock_at(13_300_000, 500);
-        assert!(meter.closed());
+        assert!(meter.is_closed());
         assert_eq!(meter.result().0, 0);
     }
 
@@ -393,7 +433,7 @@ mod tests {
         let mut meter = Meter::new(Window::Count { warmup: 10, messages: 100 }, 0, false, Pauses::default());
         let mut messages = 0;
         let mut at = 0;
-        while !meter.closed() {
+        while !meter.is_closed() {
             messages += meter.stride(messages);
             at += 10;
             meter.check_clock_at(at, messages);

@@ -10,7 +10,7 @@ use estafette_measure::entry::Entry;
 use estafette_measure::limits::available_cpus;
 use estafette_measure::plan::{COUNT_TIMEOUT, Entrant, MAX_ROUNDS, Plan, Precision, Refusal, combine};
 use estafette_measure::record::Record;
-use estafette_measure::run::End;
+use estafette_measure::run::Completion;
 use estafette_measure::spec::{Scope, Standing, Wait};
 use estafette_measure::suite::{self, Axes, Profile, Suite};
 use estafette_measure::variant::{plain_name, variant_name};
@@ -65,8 +65,8 @@ pub(crate) fn run(registry: &Registry, args: &Bench) -> Result<Exit> {
         write_page(&record, &files.record.with_extension("html"), args.json);
     }
     match end? {
-        End::Complete => Ok(exit),
-        End::Interrupted => {
+        Completion::Complete => Ok(exit),
+        Completion::Interrupted => {
             report_interrupt(&record);
             Ok(if exit == Exit::Breach { exit } else { Exit::Interrupted })
         }

@@ -20,7 +20,7 @@ use clap::Parser;
 use estafette_measure::Registry;
 use estafette_measure::ranking::rank;
 use estafette_measure::record::Record;
-use estafette_measure::run::End;
+use estafette_measure::run::Completion;
 use serde::Serialize;
 
 use self::answer::{Answer, MAX_NAMES};
@@ -119,8 +119,8 @@ fn finished(measurement: Measurement, is_quiet: bool) -> Result<Option<(Record, 
         report_to_stderr(&format!("record: {}", files.record.display()));
     }
     match end? {
-        End::Complete => Ok(Some((record, files.record, exit))),
-        End::Interrupted => {
+        Completion::Complete => Ok(Some((record, files.record, exit))),
+        Completion::Interrupted => {
             report_interrupt(&record);
             Ok(None)
         }

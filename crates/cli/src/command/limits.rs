@@ -1,7 +1,9 @@
 //! The command `limits`: measures the machine's own limits.
 
 use anyhow::Result;
-use estafette_measure::limits::{CopyBandwidth, DEFAULT_BUDGET, LimitRow, Limits, Unit, available_cpus, ends, measure};
+use estafette_measure::limits::{
+    CopyBandwidth, DEFAULT_BUDGET, LimitRow, Limits, Unit, available_cpus, end_cpus, measure,
+};
 use estafette_measure::units;
 
 use crate::args;
@@ -13,7 +15,7 @@ use crate::terminal::{print, print_json, report_to_stderr};
 pub(crate) fn run(args: &args::Limits) -> Result<Exit> {
     let time = units::duration(DEFAULT_BUDGET.as_nanos() as f64);
     report_to_stderr(&format!("measuring for {time}: do not use the machine meanwhile"));
-    let limits = measure(&ends(&available_cpus()), DEFAULT_BUDGET, &mut |_| Ok(()))?;
+    let limits = measure(&end_cpus(&available_cpus()), DEFAULT_BUDGET, &mut |_| Ok(()))?;
     if args.json {
         print_json(&limits)?;
     } else {
@@ -64,7 +66,7 @@ mod tests {
 
     #[test]
     fn the_tables_contain_every_figure() {
-        for cpus in [ends(&available_cpus()), vec![available_cpus()[0]]] {
+        for cpus in [end_cpus(&available_cpus()), vec![available_cpus()[0]]] {
             let limits = measure(&cpus, Duration::from_millis(50), &mut |_| Ok(())).unwrap();
             let text = tables(&limits);
             assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");

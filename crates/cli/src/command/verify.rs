@@ -72,7 +72,7 @@ pub(crate) fn run(registry: &Registry, args: &Verify) -> Result<Exit> {
     let count = cases.len();
     for (done, case) in cases.into_iter().enumerate() {
         let entrant = Entrant::new(case, false);
-        progress.instance(done, count, &entrant);
+        progress.instance_starts(done, count, &entrant);
         let Some(verdict) = verifier.verify(&entrant)? else {
             is_interrupted = true;
             break;

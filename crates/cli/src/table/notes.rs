@@ -114,7 +114,7 @@ fn by_whole_windows(ranking: &Ranking) -> Option<String> {
     let names = compared_by(ranking, Basis::Window);
     let results = ranking.rows.iter().filter(|row| row.result.is_some()).count();
     match names.len() {
-        _ if !ranking.slices => None,
+        _ if !ranking.is_sliced => None,
         0 => None,
         all if all == results => Some(String::from("compared by whole windows, not by slices")),
         _ => Some(format!("compared by whole windows, not by slices: {}", names.join(", "))),

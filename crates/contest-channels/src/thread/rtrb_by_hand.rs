@@ -134,7 +134,7 @@ fn set_up(case: &Case, ctx: &mut Ctx) -> Result<Setup> {
     let Window::Time { warmup_ns, measure_ns } = ctx.window else {
         anyhow::bail!("{} is measured by time", case.mechanism)
     };
-    let opens_ns = ctx.rendezvous.ready()? + warmup_ns;
+    let opens_ns = ctx.rendezvous.wait_at_barrier()? + warmup_ns;
     Ok(Setup {
         opens_ns,
         closes_ns: opens_ns + measure_ns,

@@ -26,7 +26,7 @@ use crate::case::{Cell, Place};
 use crate::clock::now_ns;
 use crate::entry::Entry;
 use crate::laps::{HeatRecord, UNPAUSED_LAP};
-use crate::limits::{ends, line_round_trip_ns};
+use crate::limits::{end_cpus, line_round_trip_ns};
 use crate::pauses::{Turn, TurnWriter};
 use crate::plan::slice_length;
 use crate::usage::Steal;
@@ -39,7 +39,7 @@ const EXTRA: Duration = Duration::from_nanos(TAIL_NS + 20_000_000);
 const LINE_TIME: Duration = Duration::from_micros(50);
 
 /// An instance before it is opened.
-pub(crate) struct Runner<'a> {
+pub(crate) struct PlannedInstance<'a> {
     pub(crate) entry: &'a dyn Entry,
     pub(crate) setup: Setup,
 }
@@ -58,7 +58,7 @@ pub(crate) struct HeatResult {
 /// # Errors
 /// When the user interrupts the run. The failure of an instance is in that instance's result.
 pub(crate) fn run(
-    runners: &[Runner<'_>],
+    runners: &[PlannedInstance<'_>],
     slice: Duration,
     random: &mut fastrand::Rng,
     scratch: &mut Scratch,
@@ -71,7 +71,9 @@ pub(crate) fn run(
         members.push(Member::open(runner, slice, scratch, interrupt)?);
     }
     let laps = match runners.first() {
-        Some(Runner { setup, .. }) => run_laps(&mut members, &setup.case.cell, &setup.cpus, random, interrupt)?,
+        Some(PlannedInstance { setup, .. }) => {
+            run_laps(&mut members, &setup.case.cell, &setup.cpus, random, interrupt)?
+        }
         None => HeatRecord::default(),
     };
     Ok(HeatResult { measured: members.into_iter().map(Member::close).collect(), laps })
@@ -85,7 +87,7 @@ fn run_laps(
     interrupt: &mut Interrupt,
 ) -> Result<HeatRecord, Failure> {
     let mut heat = HeatRecord::default();
-    let ends = ends(cpus);
+    let ends = end_cpus(cpus);
     let has_two_cores = cell.place != Place::SameCore && ends.len() > 1;
     loop {
         // While all instances are stopped.
@@ -139,7 +141,7 @@ fn is_stolen_during(cpus: &[usize], turns: impl FnOnce() -> Result<(), Failure>)
 
 /// An instance in a heat, and its state.
 struct Member<'a> {
-    runner: &'a Runner<'a>,
+    runner: &'a PlannedInstance<'a>,
     /// The length of its turns.
     turns: Turns,
     state: State,
@@ -164,14 +166,14 @@ enum State {
         paused_ns: u64,
         stopped_ns: u64,
     },
-    /// Every child has reported.
-    Reported(Instance),
+    /// All children have reported, or the instance ended at a damaged or lost message.
+    Finished(Instance),
     Failed(Failure),
 }
 
 impl<'a> Member<'a> {
     fn open(
-        runner: &'a Runner<'a>,
+        runner: &'a PlannedInstance<'a>,
         slice: Duration,
         scratch: &mut Scratch,
         interrupt: &mut Interrupt,
@@ -234,7 +236,7 @@ impl<'a> Member<'a> {
 
     fn close(self) -> Result<Measured, Failure> {
         match self.state {
-            State::Reported(instance) => {
+            State::Finished(instance) => {
                 let measured = instance.close(self.runner.entry, &self.runner.setup)?;
                 Ok(Measured { is_unpaused_run_stolen: self.is_unpaused_run_stolen, ..measured })
             }
@@ -302,7 +304,7 @@ fn slice(
     instance.pause();
     let active = active.unwrap_or_default() + resumed.elapsed();
     Ok(match served {
-        ControlFlow::Break(()) => State::Reported(instance),
+        ControlFlow::Break(()) => State::Finished(instance),
         ControlFlow::Continue(()) => {
             State::Paused { instance, active, paused_ns: turn.paused_ns, stopped_ns: now_ns() }
         }
@@ -314,5 +316,5 @@ fn finish(mut instance: Instance, turn: Turn, setup: &Setup, interrupt: &mut Int
     instance.resume(turn)?;
     instance.serve_to_end(setup, interrupt)?;
     instance.pause();
-    Ok(State::Reported(instance))
+    Ok(State::Finished(instance))
 }

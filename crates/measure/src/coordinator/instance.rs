@@ -35,12 +35,12 @@ use crate::window::Window;
 
 /// The time from the barrier to the start of the warm-up. In it the children wake up and start
 /// their threads.
-pub(crate) const RUN_UP_NS: u64 = 500_000;
+pub(crate) const START_DELAY_NS: u64 = 500_000;
 /// How long children may take to open their ends.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a TCP connection to another host may stand still: if a packet is lost six times in a
-/// row, since it is sent again after 0.2 s, and then after twice as long each time (RFC 6298).
-const RETRANSMISSIONS: Duration = Duration::from_secs(15);
+/// Additional time for a TCP packet that is lost between hosts. Linux sends it again after 0.2 s and
+/// doubles this time-out each time (RFC 6298): six losses in a row take 12.6 s.
+const RETRANSMISSION_ALLOWANCE: Duration = Duration::from_secs(15);
 /// How long a child may take to exit after `done`.
 pub(crate) const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -55,7 +55,8 @@ pub struct Measured {
     pub reports: Vec<(Role, Report)>,
     /// The faults of all consumers together, compared with what the producers sent.
     pub faults: Faults,
-    /// The part of the cores' time that the hypervisor took during the instance, from 0 to 1.
+    /// The part of the cores' time that the hypervisor took from opening to closing, from 0 to 1. In a
+    /// heat this includes the turns of the other instances.
     pub steal: f64,
     /// The system calls of all children from start to end, if they were counted.
     pub calls: Option<u64>,
@@ -262,7 +263,7 @@ impl Instance {
             Window::Count { .. } => setup.count_timeout,
         };
         let started = Instant::now();
-        let retransmissions = self.round_trip.map_or(Duration::ZERO, |_| RETRANSMISSIONS);
+        let retransmissions = self.round_trip.map_or(Duration::ZERO, |_| RETRANSMISSION_ALLOWANCE);
         let deadline = started + window + setup.timeout + self.allowance() + retransmissions;
         let mut lost = LostExchange::new(setup, started);
         loop {
@@ -330,7 +331,7 @@ impl Instance {
             if !self.is_damaged(case) {
                 handled.into_iter().collect::<Result<(), _>>()?;
             }
-            self.notify_brokers()?;
+            self.notify_brokers();
         }
     }
 
@@ -433,18 +434,17 @@ impl Instance {
     }
 
     /// Notifies brokers once, when every party has reported.
-    fn notify_brokers(&mut self) -> Result<()> {
+    fn notify_brokers(&mut self) {
         let parties_left =
             || (0..self.roles.len()).any(|index| self.roles[index] != Role::Broker && self.reports[index].is_none());
         if self.are_brokers_notified || parties_left() {
-            return Ok(());
+            return;
         }
         self.are_brokers_notified = true;
         for child in self.children.0.iter().filter(|child| child.role == Role::Broker) {
             // A broker that has already reported may have exited.
             let _ = protocol::send(&child.socket, &ToChild::AllReported {}, &[]);
         }
-        Ok(())
     }
 
     fn send_published(&self, index: usize, publication: &Publication, descriptors: &[OwnedFd]) -> Result<()> {

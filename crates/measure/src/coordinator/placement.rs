@@ -1,7 +1,7 @@
 //! Chooses the core of each party of an instance.
 
 use crate::case::{Case, Place, Role};
-use crate::limits::ends;
+use crate::limits::end_cpus;
 
 /// The core of each party of a role, or of a broker. `None` means not pinned.
 ///
@@ -16,7 +16,7 @@ pub(crate) fn cores(role: Role, case: &Case, cpus: &[usize]) -> Vec<Option<usize
         Role::Producer(_) if case.pattern.is_one_sender() => producers,
         _ => 1,
     };
-    let ends = ends(cpus);
+    let ends = end_cpus(cpus);
     let (Some(&first), Some(&last)) = (ends.first(), ends.last()) else { return vec![None; parties] };
     match case.place {
         Place::Free => return vec![None; parties],

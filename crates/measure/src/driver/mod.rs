@@ -310,7 +310,7 @@ fn play(ChildLoops { case, role, executor, loops, lossy, memory }: ChildLoops<'_
     let (mut feedback, mut pacers) = (feedback.into_iter(), pacers.into_iter());
     // If messages may be lost, no party waits for one without a limit.
     let exchange = (case.pattern.is_round_trip() && !lossy).then(|| EXCHANGE.address());
-    let start_ns = ctx.rendezvous.ready_with(exchange)?;
+    let start_ns = ctx.rendezvous.wait_at_barrier_with(exchange)?;
     let instance = InstanceSetup {
         case,
         seed: ctx.seed,

@@ -144,7 +144,7 @@ impl Party {
             return false;
         }
         let quiet_ns = if self.share.is_some() { COUNT_QUIET_NS } else { QUIET_NS };
-        self.lossy && self.meter.over(now_ns) && now_ns > self.received_ns + quiet_ns
+        self.lossy && self.meter.may_stop_sending(now_ns) && now_ns > self.received_ns + quiet_ns
     }
 
     /// The report of a party that has sent or answered `sent` messages, without what it has

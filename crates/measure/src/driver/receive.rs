@@ -98,9 +98,9 @@ pub(super) struct ReceivedOfEach {
 impl ReceivedOfEach {
     /// Reads the clock, and notes the numbers when the window opens or closes.
     pub(super) fn check_clock(&mut self, party: &mut Party, verifier: &Verifier) -> u64 {
-        let before = (party.meter.warming_up(), party.meter.open());
+        let before = (party.meter.is_warming_up(), party.meter.is_open());
         let now_ns = party.meter.check_clock(verifier.received());
-        if before != (party.meter.warming_up(), party.meter.open()) {
+        if before != (party.meter.is_warming_up(), party.meter.is_open()) {
             self.note(party, verifier);
         }
         now_ns
@@ -108,7 +108,7 @@ impl ReceivedOfEach {
 
     /// Closes a window that is still open, because the stream has ended.
     pub(super) fn close(&mut self, party: &mut Party, verifier: &Verifier) {
-        let was_open = party.meter.open();
+        let was_open = party.meter.is_open();
         party.meter.end(verifier.received());
         if was_open {
             self.note(party, verifier);
@@ -118,7 +118,7 @@ impl ReceivedOfEach {
     fn note(&mut self, party: &Party, verifier: &Verifier) {
         let counts: Vec<u64> = verifier.progress().map(|(_, received)| received).collect();
         if counts.len() > 1 {
-            let noted = if party.meter.closed() { &mut self.at_closing } else { &mut self.at_opening };
+            let noted = if party.meter.is_closed() { &mut self.at_closing } else { &mut self.at_opening };
             *noted = counts;
         }
     }
@@ -169,7 +169,7 @@ impl ReceiveLoop {
         match self.stream_end {
             StreamEnd::Close => {
                 // If the window is a number of messages, nobody knows when the end is due.
-                let is_due = self.party.share.is_some() || self.party.meter.over(self.party.meter.now());
+                let is_due = self.party.share.is_some() || self.party.meter.may_stop_sending(self.party.meter.now());
                 ensure!(is_due, "the stream ended while its producers were still sending");
             }
             // Whether a producer finished is in its own report. Its end mark, perhaps with more messages, was lost.
@@ -193,7 +193,7 @@ impl ReceiveLoop {
         if let (Some(times), true) = (&mut self.times, is_progress) {
             let (producer, number) = self.verifier.last();
             let due_ns = times.schedule.due_ns(producer, number);
-            if self.party.meter.covers(due_ns) {
+            if self.party.meter.contains(due_ns) {
                 times.histogram.saturating_record(now_ns.saturating_sub(due_ns));
             }
         }
@@ -222,10 +222,10 @@ impl ReceiveLoop {
 impl FeedbackState {
     fn note_missing(&mut self, party: &Party, verifier: &Verifier) {
         let missing = verifier.progress().map(|(next, received)| next.saturating_sub(received)).sum();
-        if party.meter.warming_up() || party.meter.open() {
+        if party.meter.is_warming_up() || party.meter.is_open() {
             self.missing_at_closing = missing;
         }
-        if party.meter.warming_up() {
+        if party.meter.is_warming_up() {
             self.missing_at_opening = missing;
         }
     }

@@ -106,21 +106,21 @@ impl RequestLoop {
     /// and starting takes a small part of their time.
     fn note(&mut self, now_ns: u64, took: Option<(u64, u64)>) {
         let made = self.source.made();
-        let (was_warming_up, was_closed) = (self.party.meter.warming_up(), self.party.meter.closed());
+        let (was_warming_up, was_closed) = (self.party.meter.is_warming_up(), self.party.meter.is_closed());
         let paused_ns = self.party.meter.check_clock_at(now_ns, made);
         let took = took.map(|(took_ns, count)| (took_ns.saturating_sub(paused_ns.unwrap_or(0)), count));
         let counts = |took_ns| !was_closed && (paused_ns.is_none() || took_ns > LONG_NS);
         if let Some((took_ns, count)) = took.filter(|(took_ns, _)| counts(*took_ns)) {
             self.times.saturating_record((took_ns / count.max(1)).max(1));
-            self.party.meter.note_time(took_ns, count);
+            self.party.meter.record_round_trips(took_ns, count);
         }
-        if was_warming_up && !self.party.meter.warming_up() && !self.times.is_empty() {
+        if was_warming_up && !self.party.meter.is_warming_up() && !self.times.is_empty() {
             // The median of the warm-up: a lucky round trip says nothing about the others.
             let median_ns = self.times.value_at_quantile(0.5) as f64;
             self.batch = (CLOCKS_PER_SAMPLE * self.clock_ns / median_ns).ceil().max(1.0) as u64;
             self.times.reset();
         }
-        if self.party.share.map_or_else(|| self.party.meter.closed(), |share| made >= share) {
+        if self.party.share.map_or_else(|| self.party.meter.is_closed(), |share| made >= share) {
             self.sent = made;
             self.party.meter.end(made);
             self.phase = RequestPhase::Ending(StreamEnding::with_mark(&mut self.source, self.party.lossy));

@@ -58,9 +58,10 @@ impl SendLoop {
     /// Whether all messages are sent, at this time.
     fn is_over(&self, now_ns: u64) -> bool {
         let made = self.source.made();
-        self.party
-            .share
-            .map_or_else(|| self.open_loop.is_none() && self.party.meter.over(now_ns), |share| made >= share)
+        self.party.share.map_or_else(
+            || self.open_loop.is_none() && self.party.meter.may_stop_sending(now_ns),
+            |share| made >= share,
+        )
     }
 
     /// Closes the window after the last message.
@@ -93,7 +94,7 @@ impl SendLoop {
         match open_loop.next(before) {
             Due::Now => Step::Act(Action::Batch(1)),
             // Every message that is due in the window is sent, even if the mechanism is late.
-            Due::At(due_ns) if self.party.share.is_some() || !self.party.meter.over(due_ns) => {
+            Due::At(due_ns) if self.party.share.is_some() || !self.party.meter.may_stop_sending(due_ns) => {
                 Step::Wait(Waiting::Until(due_ns))
             }
             Due::At(_) => {
@@ -179,7 +180,7 @@ impl SendLoop {
     /// producers on few cores, some still send then.
     fn is_refused(&self, result: &ActionResult) -> bool {
         let is_refused = matches!(result, Err(error) if error.error().kind() == ErrorKind::ConnectionRefused);
-        is_refused && self.party.lossy && self.party.meter.over(self.party.meter.now())
+        is_refused && self.party.lossy && self.party.meter.may_stop_sending(self.party.meter.now())
     }
 }
 

@@ -58,7 +58,7 @@ impl Control for TurnsLoop {
         };
         self.sent += count;
         let now_ns = self.party.meter.check_clock(self.sent);
-        if self.party.share.map_or_else(|| self.party.meter.over(now_ns), |share| self.sent >= share) {
+        if self.party.share.map_or_else(|| self.party.meter.may_stop_sending(now_ns), |share| self.sent >= share) {
             self.party.meter.end(self.sent);
             self.sources.iter_mut().for_each(Generator::end);
             self.phase = TurnsPhase::EndMarks;

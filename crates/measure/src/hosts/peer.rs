@@ -32,7 +32,7 @@ use crate::case::{Case, Place, Role};
 use crate::clock::now_ns;
 use crate::coordinator::Scratch;
 use crate::coordinator::children::{Children, Running, adopt_strays};
-use crate::coordinator::instance::{EXIT_TIMEOUT, RUN_UP_NS};
+use crate::coordinator::instance::{EXIT_TIMEOUT, START_DELAY_NS};
 use crate::coordinator::placement::{cores, used};
 use crate::entry::Registry;
 use crate::interrupt::Interrupt;
@@ -400,7 +400,7 @@ impl<'a> PeerSession<'a> {
 fn start_time(start_ns: u64) -> Result<u64> {
     let now = now_ns();
     if start_ns == AT_ONCE {
-        return Ok(now + RUN_UP_NS);
+        return Ok(now + START_DELAY_NS);
     }
     ensure!(
         start_ns.saturating_sub(now) <= MAX_RUN_UP.as_nanos() as u64,

@@ -22,7 +22,7 @@ pub fn available_cpus() -> Vec<usize> {
 /// The CPUs on which the two ends of a case run: the first of `cpus`, and the next one on another
 /// core. If all are hardware threads of one core, the second of `cpus`.
 #[must_use]
-pub fn ends(cpus: &[usize]) -> Vec<usize> {
+pub fn end_cpus(cpus: &[usize]) -> Vec<usize> {
     let Some((&first, rest)) = cpus.split_first() else { return Vec::new() };
     let path = format!("/sys/devices/system/cpu/cpu{first}/topology/thread_siblings_list");
     let siblings = listed(&std::fs::read_to_string(path).unwrap_or_default());
@@ -71,9 +71,9 @@ mod tests {
 
     #[test]
     fn ends_are_at_most_two_cpus() {
-        assert_eq!(ends(&[]), Vec::<usize>::new());
-        assert_eq!(ends(&[5]), [5]);
-        let pair = ends(&[4, 5]);
+        assert_eq!(end_cpus(&[]), Vec::<usize>::new());
+        assert_eq!(end_cpus(&[5]), [5]);
+        let pair = end_cpus(&[4, 5]);
         assert_eq!((pair.len(), pair[0]), (2, 4));
     }
 

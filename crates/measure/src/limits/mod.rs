@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 pub use cache_line::{CacheLine, line_round_trip_ns, steady};
 pub use clock_cost::Clock;
 pub use copy::CopyBandwidth;
-pub use cpus::{available_cpus, ends, listed, pin_to};
+pub use cpus::{available_cpus, end_cpus, listed, pin_to};
 pub use futex::{Futex, FutexWake};
 pub use jitter::{SchedulerJitter, TimerJitter};
 pub use kernel::Kernel;

@@ -34,8 +34,8 @@ pub struct Ranking {
     pub noise: Option<f64>,
     /// The lower bound of the time that the machine allows.
     pub bound: Option<Bound>,
-    /// Whether the run measured in slices whatever can be.
-    pub slices: bool,
+    /// Whether the run used slices for the mechanisms that allow it.
+    pub is_sliced: bool,
     /// The number of discarded instances. Only causes that were defined before the run count.
     pub discarded: usize,
     /// The rounds that do not count, because the cores were at another distance. `None` if all
@@ -92,22 +92,22 @@ impl Ranking {
         self.decided.is_better(first, second)
     }
 
-    /// Returns those of some rows that no other of them is decided to beat: at least one, if there
-    /// are rows. Rows are given by their indexes, and returned in the same order.
+    /// Returns the given rows that no other given row is decided to beat, in the same order. Not empty
+    /// unless `rows` is empty. Rows are given by their indexes.
     pub fn unbeaten(&self, rows: &[usize]) -> Vec<usize> {
         let is_beaten = |row: &usize| rows.iter().any(|other| self.is_better(*other, *row));
         rows.iter().copied().filter(|row| !is_beaten(row)).collect()
     }
 
-    /// Returns the best of some rows: the first that is [`unbeaten`](Self::unbeaten). It need not be
-    /// the first of them, because rows are sorted by their comparisons with the first row of all.
+    /// Returns the first of the rows that are [`unbeaten`](Self::unbeaten). This may differ from
+    /// `rows[0]`, because the order of the table depends on comparisons with its first row only.
     /// `None` without rows.
     pub fn best_of(&self, rows: &[usize]) -> Option<usize> {
         self.unbeaten(rows).first().copied()
     }
 
-    /// The smallest difference that this cell detects, as a ln ratio: one that is decided in four
-    /// of five such cells. It is the decision threshold plus [`HALF_WIDTHS`] of the median interval.
+    /// The minimum detectable effect, as a ln ratio: the difference that is decided with a
+    /// probability of 80 % (the power). It is the decision threshold plus [`HALF_WIDTHS`] of the median interval.
     /// `None` if the noise floor is unknown, or if no mechanisms are compared.
     pub fn resolution(&self) -> Option<f64> {
         let threshold = Margins::default().decision_threshold(self.floor?)?;
@@ -168,7 +168,7 @@ fn rank_cell(record: &Record, cell: &Cell, comparable: &Comparable) -> Ranking {
         rows: rows.into_iter().map(|(_, row)| row).collect(),
         control: control.and_then(|(original, control)| control_row(record, original, control)),
         floor,
-        slices: record.slice_ns.is_some(),
+        is_sliced: record.slice_ns.is_some(),
         noise: log_ratio_sd(&control_pairs),
         bound: record
             .limits

@@ -4,20 +4,25 @@
 use std::collections::BTreeMap;
 
 use super::row::{Rank, Row};
-use crate::pairs::{log_ratios, log_ratios_of_other_basis};
+use crate::pairs::{cross_check_log_ratios, log_ratios};
 use crate::record::Record;
 use crate::stats::{CONFIDENCE, Interval, Margins, Verdict, median, median_interval, verdict};
+
+/// The confidence of the interval that contradicts a verdict. Lower than that of a verdict, because
+/// a contradiction decides nothing: it only says that there is doubt.
+const CROSS_CHECK_CONFIDENCE: f64 = 0.75;
 
 /// The comparison of two mechanisms.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     /// The ln ratio. Positive if the second mechanism is better. `None` with too few rounds.
     pub interval: Option<Interval>,
-    /// The verdict from the interval and the cell's noise floor. Inconclusive if it is contradicted.
+    /// The verdict on the second mechanism, from the interval and the cell's noise floor: `Slower`
+    /// means that the second is slower. Inconclusive if it is contradicted.
     pub verdict: Verdict,
     /// Whether the slices and the unpaused runs put the two mechanisms in opposite orders: one of
-    /// them decided, and the other's estimate is the opposite by more than the margin of
-    /// equivalence. Then it depends on the pauses which of the two is better.
+    /// them decided, and of the other the 75 % interval is on the other side of 1, with an estimate
+    /// beyond the margin of equivalence. Then it depends on the pauses which of the two is better.
     pub is_contradicted: bool,
 }
 
@@ -26,7 +31,7 @@ pub(super) struct Ratios {
     compared: BTreeMap<(usize, usize), Vec<f64>>,
     /// Those of the unpaused runs of pairs that are compared by slices, and of the slices of pairs
     /// that are compared by unpaused runs.
-    of_other_basis: BTreeMap<(usize, usize), Vec<f64>>,
+    cross_check: BTreeMap<(usize, usize), Vec<f64>>,
 }
 
 impl Ratios {
@@ -36,7 +41,7 @@ impl Ratios {
         let of = |ratios: fn(&Record, usize, usize) -> Vec<f64>| {
             pairs.iter().map(|&(a, b)| ((a, b), ratios(record, a, b))).collect()
         };
-        Ratios { compared: of(log_ratios), of_other_basis: of(log_ratios_of_other_basis) }
+        Ratios { compared: of(log_ratios), cross_check: of(cross_check_log_ratios) }
     }
 
     /// The median ln ratio. Positive if `b` is better. `None` without common rounds.
@@ -49,7 +54,7 @@ impl Ratios {
 
     /// The interval of the ln ratio. Positive if `b` is better. `None` with too few common rounds.
     fn interval(&self, a: usize, b: usize) -> Option<Interval> {
-        interval(&self.compared, a, b)
+        interval(&self.compared, a, b, CONFIDENCE)
     }
 
     /// Whether two entrants have enough common rounds for an interval.
@@ -59,30 +64,30 @@ impl Ratios {
 
     pub(super) fn compare(&self, above: usize, below: usize, floor: Option<f64>) -> Comparison {
         let interval = self.interval(above, below);
-        let by_other_basis = self::interval(&self.of_other_basis, above, below);
+        let cross_check = self::interval(&self.cross_check, above, below, CROSS_CHECK_CONFIDENCE);
         let verdict = verdict(interval.as_ref(), floor, Margins::default());
-        let is_contradicted = is_contradicted(verdict, by_other_basis.as_ref());
+        let is_contradicted = is_contradicted(verdict, cross_check.as_ref());
         let verdict = if is_contradicted { Verdict::Inconclusive } else { verdict };
         Comparison { interval, verdict, is_contradicted }
     }
 }
 
 /// See [`Comparison::is_contradicted`].
-fn is_contradicted(decided: Verdict, by_other_basis: Option<&Interval>) -> bool {
+fn is_contradicted(decided: Verdict, cross_check: Option<&Interval>) -> bool {
     let margin = Margins::default().equivalent.ln_1p();
-    by_other_basis.is_some_and(|other| match decided {
-        Verdict::Slower => other.estimate > margin,
-        Verdict::Faster => other.estimate < -margin,
+    cross_check.is_some_and(|other| match decided {
+        Verdict::Slower => other.low > 0.0 && other.estimate > margin,
+        Verdict::Faster => other.high < 0.0 && other.estimate < -margin,
         Verdict::Equivalent | Verdict::Inconclusive => false,
     })
 }
 
 /// The interval of the ln ratio of a pair. Positive if `b` is better. `None` with too few rounds.
-fn interval(ratios: &BTreeMap<(usize, usize), Vec<f64>>, a: usize, b: usize) -> Option<Interval> {
+fn interval(ratios: &BTreeMap<(usize, usize), Vec<f64>>, a: usize, b: usize, confidence: f64) -> Option<Interval> {
     if a > b {
-        return interval(ratios, b, a).as_ref().map(Interval::inverse);
+        return interval(ratios, b, a, confidence).as_ref().map(Interval::inverse);
     }
-    median_interval(ratios.get(&(a, b))?, CONFIDENCE)
+    median_interval(ratios.get(&(a, b))?, confidence)
 }
 
 /// Sorts rows, best first, by their paired ratios, from which the verdicts follow too. The order of
@@ -116,7 +121,7 @@ pub(super) fn compare_all(ratios: &Ratios, rows: &[(usize, Row)], floor: Option<
 }
 
 /// Which rows are decided to be better than which others: by their comparison, or through rows in
-/// between. If A is decided to be better than B and B than C, then A is better than C, also if A and
+/// between. If A is decided to be better than B and B than C, then A is better than C, even if A and
 /// C have too few common rounds. So a row that is hardly compared is not ranked above one that
 /// beats it.
 #[derive(Clone, Debug)]

@@ -58,7 +58,7 @@ const NO_P99: f64 = 0.01;
 pub struct RowResult {
     /// The metric by which mechanisms are compared: see [`Figures::metric_ns`].
     pub metric_ns: f64,
-    /// What of its instances is compared.
+    /// Which measurement of each instance is compared.
     pub basis: Basis,
     /// The fast and the slow mode of its slices. `None` if there is one mode, or if it was not
     /// measured in slices.
@@ -160,8 +160,7 @@ pub(super) fn row(record: &Record, at: usize) -> Option<Row> {
     let first = failures.next().cloned();
     let spec = record.spec(&entrant.case.mechanism)?;
     let result = row_result(record, at);
-    let lost = loss_without_p99(record, at).map(NoResult::LosesTooMuch);
-    let no_result = lost.or_else(|| longer_than_slice(record, at, result.as_ref()?));
+    let no_result = why_not(record, at, result.as_ref());
     Some(Row {
         spec: spec.clone(),
         effective_capacity: entrant.effective_capacity,
@@ -179,8 +178,13 @@ pub(super) fn row(record: &Record, at: usize) -> Option<Row> {
 
 /// Why an entrant with valid instances has no result. `None` if it has one, or no valid instance.
 pub fn no_result(record: &Record, at: usize) -> Option<NoResult> {
+    why_not(record, at, row_result(record, at).as_ref())
+}
+
+/// As [`no_result`], for an entrant with the result `computed` from its valid instances.
+fn why_not(record: &Record, at: usize, computed: Option<&RowResult>) -> Option<NoResult> {
     let lost = loss_without_p99(record, at).map(NoResult::LosesTooMuch);
-    lost.or_else(|| longer_than_slice(record, at, &row_result(record, at)?))
+    lost.or_else(|| longer_than_slice(record, at, computed?))
 }
 
 /// Whether the round trips of an entrant that ran in slices, and is not compared by unpaused runs, are
@@ -253,7 +257,7 @@ fn row_result(record: &Record, at: usize) -> Option<RowResult> {
         metric_ns,
         basis: Basis::of(&figures, has_unpaused_runs(record)),
         modes: modes(&slices),
-        // Over all round trips, the median would be another: a slow mode has fewer of them.
+        // The median of all pooled round trips would differ: a slow mode has fewer of them.
         p50_ns: match figures.iter().all(|figures| figures.latency.as_ref().is_some_and(|latency| !latency.open_loop)) {
             true => Some(metric_ns),
             false => middle(&|figures| Some(figures.latency.as_ref()?.p50_ns as f64)),

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use estafette_measure::fingerprint::Fingerprint;
-use estafette_measure::limits::{ends, listed, pin_to};
+use estafette_measure::limits::{end_cpus, listed, pin_to};
 use estafette_measure::run::MAX_STEAL;
 use estafette_measure::usage::{Steal, Usage};
 
@@ -26,7 +26,7 @@ pub(super) fn findings(cpus: &[usize]) -> Vec<Finding> {
     let load = load(&read("/proc/loadavg").unwrap_or_default(), cpus.len());
     let probe = probe(cpus);
     let mut findings = vec![cores(cpus.len(), online), quota(cgroup::cpu_quota(), cpus.len())];
-    if let [first, last] = ends(cpus)[..] {
+    if let [first, last] = end_cpus(cpus)[..] {
         let siblings = sys(&first, "topology/thread_siblings_list").unwrap_or_default();
         let socket = |cpu: usize| sys(&cpu, "topology/physical_package_id");
         findings.push(pair([first, last], &listed(&siblings), socket(first) != socket(last)));

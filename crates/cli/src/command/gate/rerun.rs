@@ -19,7 +19,7 @@ use estafette_measure::pairs::log_ratios;
 use estafette_measure::plan::{Entrant, Plan, Precision};
 use estafette_measure::ranking::{Ranking, loss_without_p99, losses, no_result, rank};
 use estafette_measure::record::{InstanceRecord, Outcome, Record};
-use estafette_measure::run::End;
+use estafette_measure::run::Completion;
 use estafette_measure::stats::{CONFIDENCE, holm, median, median_interval, signed_rank_above_p};
 use estafette_measure::suite::Profile;
 use estafette_measure::variant::{BASE, Variant};
@@ -60,11 +60,11 @@ pub(super) fn run(registry: &Registry, args: &Gate, program: &Path) -> Result<Op
     files.finish(&record)?;
     report_to_stderr(&format!("record: {}", files.record.display()));
     match end? {
-        End::Complete => {
+        Completion::Complete => {
             check_base_ran(&record, program)?;
             Ok(Some(judgement(&record, args.allow)))
         }
-        End::Interrupted => {
+        Completion::Interrupted => {
             report_interrupt(&record);
             Ok(None)
         }

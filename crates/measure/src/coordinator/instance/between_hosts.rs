@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::{Failure, FailureKind, Instance, Interrupt, RUN_UP_NS, Running, Setup};
+use super::{Failure, FailureKind, Instance, Interrupt, Running, START_DELAY_NS, Setup};
 use crate::clock::now_ns;
 use crate::hosts::{ClockError, Offset};
 use crate::protocol::{self, AT_ONCE, ToChild};
@@ -78,7 +78,7 @@ impl Instance {
         if let Some(offset) = self.clock_offset {
             // Both hosts start at the same moment, each by its own clock. If a packet is lost, this one may start
             // later: half of the warm-up is enough to send what was due until then.
-            let start_ns = now_ns() + RUN_UP_NS + ROUND_TRIPS_OF_START * self.round_trip_ns();
+            let start_ns = now_ns() + START_DELAY_NS + ROUND_TRIPS_OF_START * self.round_trip_ns();
             send_go_to(&there, start_ns.saturating_add_signed(offset.ns))?;
             there.iter().try_for_each(|child| child.wait_until_begun())?;
             let late_ns = now_ns().saturating_sub(start_ns);
@@ -91,7 +91,7 @@ impl Instance {
         // So producers never end before the consumers' window closes, even if a packet is lost.
         send_go_to(&there, AT_ONCE)?;
         there.iter().try_for_each(|child| child.wait_until_begun())?;
-        send_go_to(&here, now_ns() + RUN_UP_NS)
+        send_go_to(&here, now_ns() + START_DELAY_NS)
     }
 }
 
