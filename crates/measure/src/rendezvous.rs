@@ -52,7 +52,8 @@ impl Rendezvous {
         shared_memory::note(&self.dir, pattern).context("noting the names of shared memory")
     }
 
-    /// Publishes an address, or any other text, to the other children under `name`.
+    /// Publishes an address, or any other text, to the other children under `name`. The instance
+    /// fails if the name is published already.
     ///
     /// # Errors
     /// When the coordinator has ended.

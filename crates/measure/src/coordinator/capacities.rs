@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::children::{Children, Running, adopt_strays};
+use super::children::{ChildProcess, Children, adopt_strays};
 use super::{Interrupt, Scratch};
 use crate::case::{Case, Role};
 use crate::protocol::{self, ToChild, ToCoordinator};
@@ -39,7 +39,7 @@ pub fn capacities<'a>(
             None if interrupt.is_requested() || stuck.contains(&&*case.mechanism) => None,
             None => {
                 if child.0.is_empty() {
-                    child.0.push(Running::start_own(Role::All, dir.path())?);
+                    child.0.push(ChildProcess::start_own(Role::All, dir.path())?);
                 }
                 probe(&child.0[0].socket, case, interrupt).unwrap_or_else(|_| {
                     // The child hangs or has crashed. The other mechanisms get a new one.

@@ -35,7 +35,7 @@ pub(super) fn calls_path(role: Role, dir: &Path) -> PathBuf {
 
 /// One child process.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct ChildProcess {
     pub(crate) role: Role,
     pub(crate) socket: OwnedFd,
     process: Process,
@@ -50,9 +50,9 @@ enum Process {
     OtherHost(RemoteProcess),
 }
 
-impl Running {
+impl ChildProcess {
     /// Starts a program with its protocol socket as descriptor 0.
-    pub(super) fn start(program: &Program, role: Role, dir: &Path) -> Result<Running> {
+    pub(super) fn start(program: &Program, role: Role, dir: &Path) -> Result<ChildProcess> {
         let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
         let (socket, theirs) = pair.context("making a child's socket")?;
         ioctl_fionbio(&socket, true).context("making a child's socket")?;
@@ -74,30 +74,30 @@ impl Running {
             .spawn()
             .with_context(|| format!("starting {}", program.path.display()))?;
         live.push(Pid::from_child(&process));
-        Ok(Running { role, socket, process: Process::Here { process, stderr, status: None } })
+        Ok(ChildProcess { role, socket, process: Process::Here { process, stderr, status: None } })
     }
 
     /// Starts a child on the other host.
-    pub(super) fn start_on(host: &OtherHost, assignment: Assignment) -> Result<Running> {
+    pub(super) fn start_on(host: &OtherHost, assignment: Assignment) -> Result<ChildProcess> {
         let role = assignment.role;
         let (socket, process) = host.start(assignment)?;
-        Ok(Running { role, socket, process: Process::OtherHost(process) })
+        Ok(ChildProcess { role, socket, process: Process::OtherHost(process) })
     }
 
     /// Starts this program as a child.
-    pub(crate) fn start_own(role: Role, dir: &Path) -> Result<Running> {
-        Running::start(&Program::own([child::ARGUMENT]), role, dir)
+    pub(crate) fn start_own(role: Role, dir: &Path) -> Result<ChildProcess> {
+        ChildProcess::start(&Program::own([child::ARGUMENT]), role, dir)
     }
 
     /// Starts `program`, or this program if it is `None`, under a tracer that counts its system
     /// calls.
-    pub(super) fn start_traced(program: Option<Program>, role: Role, dir: &Path) -> Result<Running> {
+    pub(super) fn start_traced(program: Option<Program>, role: Role, dir: &Path) -> Result<ChildProcess> {
         let text = |path: &Path| path.to_str().map(String::from).context("a path that is not Unicode");
         let Program { path, arguments, environment } = program.unwrap_or_else(|| Program::own([child::ARGUMENT]));
         let mut tracer = Program::own([tracer::ARGUMENT, &text(&calls_path(role, dir))?, &text(&path)?]);
         tracer.arguments.extend(arguments);
         tracer.environment = environment;
-        Running::start(&tracer, role, dir)
+        ChildProcess::start(&tracer, role, dir)
     }
 
     /// Its exit status, if it has ended. Does not block.
@@ -278,7 +278,7 @@ pub(super) fn describe(status: ExitStatus) -> String {
 
 /// All children of an instance. They are killed when this is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Children(pub(crate) Vec<Running>);
+pub(crate) struct Children(pub(crate) Vec<ChildProcess>);
 
 impl Children {
     /// Kills all children and the processes that they started. Returns how many processes were left
@@ -287,7 +287,7 @@ impl Children {
         for child in &mut self.0 {
             child.kill();
         }
-        let strays: usize = self.0.iter().map(Running::strays).sum();
+        let strays: usize = self.0.iter().map(ChildProcess::strays).sum();
         live().retain(|pid| !self.0.iter().any(|child| child.pid() == Some(*pid)));
         self.0.clear();
         strays + end_strays()
@@ -315,26 +315,29 @@ fn live() -> MutexGuard<'static, Vec<Pid>> {
 /// Makes this process the subreaper of its descendants: orphaned processes become its children and
 /// can be killed.
 pub(crate) fn adopt_strays() {
-    EARLIER.get_or_init(|| if has_children() { own_children() } else { Vec::new() });
+    let own = || own_children().into_iter().map(|child| child.pid).collect();
+    EARLIER.get_or_init(|| if has_children() { own() } else { Vec::new() });
     // It only fails on kernels before 3.4. Orphaned processes are then not found.
     let _ = set_child_subreaper(Some(rustix::process::getpid()));
 }
 
 /// Kills the orphaned processes that this process has adopted, and returns how many were still
-/// running. Every child of the coordinator that is neither in [`EARLIER`] nor in [`LIVE`] is such a
-/// process.
+/// running. Every child of the coordinator that is not in [`EARLIER`], and neither in [`LIVE`] nor in
+/// the process group of one that is, is such a process. Children lead their groups, so an orphan of an instance
+/// that is still open is left alone, unless it has made a group of its own.
 fn end_strays() -> usize {
     let earlier = EARLIER.get().map_or(&[][..], Vec::as_slice);
     let live = live();
-    let is_stray = |pid: &Pid| !earlier.contains(pid) && !live.contains(pid);
+    let is_stray =
+        |child: &OwnChild| !earlier.contains(&child.pid) && !live.contains(&child.pid) && !live.contains(&child.group);
     let mut ended = 0;
     // A killed process may leave its own children to this one, so repeat until there are none.
     while has_children() {
-        let strays: Vec<Pid> = own_children().into_iter().filter(is_stray).collect();
+        let strays: Vec<OwnChild> = own_children().into_iter().filter(is_stray).collect();
         if strays.is_empty() {
             break;
         }
-        for pid in strays {
+        for OwnChild { pid, .. } in strays {
             if matches!(waitpid(Some(pid), WaitOptions::NOHANG), Ok(None)) {
                 let _ = kill_process(pid, Signal::KILL);
                 let _ = waitpid(Some(pid), WaitOptions::empty());
@@ -352,16 +355,27 @@ fn has_children() -> bool {
     !matches!(waitid(WaitId::All, options), Err(Errno::CHILD))
 }
 
+/// A process whose parent is this one.
+struct OwnChild {
+    pid: Pid,
+    /// Its process group.
+    group: Pid,
+}
+
 /// The processes whose parent is this one.
-fn own_children() -> Vec<Pid> {
+fn own_children() -> Vec<OwnChild> {
     let us = std::process::id().to_string();
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = processes.flatten().filter_map(|entry| {
         let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
         let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
-        // `pid (name) state parent ...`: the name may contain any character, even a parenthesis.
-        let parent = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?;
-        if parent == us { Pid::from_raw(pid) } else { None }
+        // `pid (name) state parent group ...`: the name may contain any character, even a parenthesis.
+        let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(1);
+        let (parent, group) = (fields.next()?, fields.next()?.parse().ok()?);
+        if parent != us {
+            return None;
+        }
+        Some(OwnChild { pid: Pid::from_raw(pid)?, group: Pid::from_raw(group)? })
     });
     pids.collect()
 }

@@ -16,7 +16,7 @@ use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::account::account;
-use super::children::{Children, Running, adopt_strays, calls_path, describe};
+use super::children::{ChildProcess, Children, adopt_strays, calls_path, describe};
 use super::failure::{Failure, FailureKind};
 use super::lost_exchange::LostExchange;
 use super::placement::{cores, used};
@@ -168,11 +168,11 @@ impl Instance {
         let case = &setup.case;
         let is_broken_off = self.is_damaged(case) || self.lost_in_exchange.is_some();
         if is_broken_off {
-            self.children.0.iter_mut().for_each(Running::kill);
+            self.children.0.iter_mut().for_each(ChildProcess::kill);
         } else {
             self.release().map_err(|failure| self.cause_of(failure))?;
         }
-        let peer_load = self.children.0.iter().find_map(Running::load);
+        let peer_load = self.children.0.iter().find_map(ChildProcess::load);
         self.end_children(entry, is_broken_off)?;
         let after = Steal::now(&used(&on_this_host(&self.roles, case), case, &setup.cpus));
         let steal = self.steal.zip(after).map_or(0.0, |(before, after)| after.since(&before));
@@ -202,13 +202,13 @@ impl Instance {
             if is_on_other_host(role, case) {
                 let host =
                     setup.other_host.as_ref().context("the ends are on two hosts, and no other host is given")?;
-                self.children.0.push(Running::start_on(host, assignment)?);
+                self.children.0.push(ChildProcess::start_on(host, assignment)?);
                 continue;
             }
             let child = match entry.program(case, role)? {
-                program if setup.traced => Running::start_traced(program, role, dir),
-                Some(program) => Running::start(&program, role, dir),
-                None => Running::start_own(role, dir),
+                program if setup.traced => ChildProcess::start_traced(program, role, dir),
+                Some(program) => ChildProcess::start(&program, role, dir),
+                None => ChildProcess::start_own(role, dir),
             }?;
             self.children.0.push(child);
             let socket = &self.children.0[index].socket;
@@ -337,9 +337,9 @@ impl Instance {
 
     /// Stops all processes of the instance. Returns when the children have stopped.
     pub(super) fn pause(&mut self) {
-        self.children.0.iter().for_each(Running::stop);
-        self.children.0.iter().for_each(Running::wait_stopped);
-        self.children.0.iter().for_each(Running::stop_group);
+        self.children.0.iter().for_each(ChildProcess::stop);
+        self.children.0.iter().for_each(ChildProcess::wait_stopped);
+        self.children.0.iter().for_each(ChildProcess::stop_group);
     }
 
     /// Writes the new turn for the children and resumes all processes of the instance.
@@ -350,7 +350,7 @@ impl Instance {
         if let Some(turns) = &self.turns {
             turns.write(turn).context("writing the turn for the children")?;
         }
-        self.children.0.iter().for_each(Running::resume);
+        self.children.0.iter().for_each(ChildProcess::resume);
         Ok(())
     }
 
@@ -392,6 +392,10 @@ impl Instance {
         let role = self.children.0[index].role;
         let packet = protocol::receive(&self.children.0[index].socket).with_context(|| role.to_string())?;
         match packet {
+            Some((ToCoordinator::Publish(publication), _)) if self.published.contains_key(&publication.name) => {
+                let text = format!("{role} published `{}`, which is published already", publication.name);
+                return Err(Failure::new(FailureKind::Error, text));
+            }
             Some((ToCoordinator::Publish(publication), descriptors)) => {
                 let waiting: Vec<_> = self.requests.extract_if(.., |(_, name)| *name == publication.name).collect();
                 for (child, _) in waiting {

@@ -31,7 +31,7 @@ use crate::admission::can_run;
 use crate::case::{Case, Place, Role};
 use crate::clock::now_ns;
 use crate::coordinator::Scratch;
-use crate::coordinator::children::{Children, Running, adopt_strays};
+use crate::coordinator::children::{ChildProcess, Children, adopt_strays};
 use crate::coordinator::instance::{EXIT_TIMEOUT, START_DELAY_NS};
 use crate::coordinator::placement::{cores, used};
 use crate::entry::Registry;
@@ -156,7 +156,7 @@ struct Hosted {
 }
 
 impl Hosted {
-    fn child(&mut self) -> Result<&mut Running> {
+    fn child(&mut self) -> Result<&mut ChildProcess> {
         self.process.0.first_mut().context("the child has ended")
     }
 }
@@ -360,7 +360,7 @@ impl<'a> PeerSession<'a> {
             cpus: cores(*role, case, &self.cpus),
             ..assignment
         };
-        let child = Running::start_own(assignment.role, dir.path())?;
+        let child = ChildProcess::start_own(assignment.role, dir.path())?;
         let hosted = Hosted { process: Children(vec![child]), load, exit_deadline: None, _dir: dir };
         protocol::send(&hosted.process.0[0].socket, &ToChild::Assignment(Box::new(assignment)), &[])?;
         Ok(hosted)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::{Failure, FailureKind, Instance, Interrupt, Running, START_DELAY_NS, Setup};
+use super::{ChildProcess, Failure, FailureKind, Instance, Interrupt, START_DELAY_NS, Setup};
 use crate::clock::now_ns;
 use crate::hosts::{ClockError, Offset};
 use crate::protocol::{self, AT_ONCE, ToChild};
@@ -96,7 +96,7 @@ impl Instance {
 }
 
 /// Sends `go` to children.
-fn send_go_to(children: &[&Running], start_ns: u64) -> Result<()> {
+fn send_go_to(children: &[&ChildProcess], start_ns: u64) -> Result<()> {
     children.iter().try_for_each(|child| {
         protocol::send(&child.socket, &ToChild::Go { start_ns }, &[]).with_context(|| child.role.to_string())
     })
