@@ -16,7 +16,7 @@ use estafette_measure::variant::variant_name;
 
 use crate::allocator::Allocator;
 use crate::columns::{plain, wrapped};
-use crate::table::{best_candidate, is_different, list, outcome, percent, short};
+use crate::table::{best_candidate, capitalised, is_different, list, outcome, percent, short};
 
 /// Returns the sentences, each wrapped to at most 100 columns.
 pub(crate) fn sentences(record: &Record, rankings: &[Ranking]) -> String {
@@ -150,14 +150,19 @@ fn noise(record: &Record, rankings: &[Ranking]) -> String {
         ranked.flat_map(|ranking| &ranking.rows).filter_map(|row| row.result.as_ref()?.verdict).collect();
     let inconclusive = verdicts.iter().filter(|verdict| **verdict == Verdict::Inconclusive).count();
     let controls = || rankings.iter().filter_map(|ranking| ranking.control.as_ref()?.result.as_ref());
-    let wrong = controls().filter_map(|result| result.verdict).filter(|verdict| is_different(*verdict)).count();
-    format!(
-        "Noise: {noise}{resolution}. {inconclusive} of {} comparisons are inconclusive, {wrong} of {} controls show a false difference, {}.{}",
-        verdicts.len(),
-        controls().count(),
-        discarded(record),
-        discarded_laps(record)
-    )
+    let checked: Vec<Verdict> =
+        controls().filter(|result| result.versus.is_some()).filter_map(|result| result.verdict).collect();
+    let wrong = checked.iter().filter(|verdict| is_different(**verdict)).count();
+    let controls = match checked.len() {
+        0 => String::from("no control could be checked"),
+        count => format!("{wrong} of {count} controls show a false difference"),
+    };
+    let inconclusive = match verdicts.len() {
+        0 => String::new(),
+        count => format!("{inconclusive} of {count} comparisons are inconclusive, "),
+    };
+    let sentence = format!("{inconclusive}{controls}, {}", discarded(record));
+    format!("Noise: {noise}{resolution}. {}.{}", capitalised(&sentence), discarded_laps(record))
 }
 
 /// Counts the discarded instances, and says why.
@@ -165,9 +170,11 @@ fn discarded(record: &Record) -> String {
     let causes = discarded_by_cause(record);
     let count: usize = causes.iter().map(|(_, count)| count).sum();
     let all = record.instances.len();
+    let failed = record.instances.iter().filter(|instance| matches!(instance.outcome, Outcome::Failed { .. })).count();
+    let failed = if failed > 0 { format!(", and {failed} failed") } else { String::new() };
     match count {
-        0 => format!("none of {all} instances is discarded"),
-        _ => format!("{count} of {all} instances are discarded: {}", cause_list(&causes)),
+        0 => format!("none of {all} instances is discarded{failed}"),
+        _ => format!("{count} of {all} instances are discarded{failed}: {}", cause_list(&causes)),
     }
 }
 
@@ -200,12 +207,17 @@ fn discarded_laps(record: &Record) -> String {
     if discarded == 0 {
         return String::new();
     }
+    let causes = [
+        (moved, "the hypervisor moved the virtual CPUs"),
+        (discarded.saturating_sub(moved), "the hypervisor took time"),
+    ];
+    let causes = causes.iter().filter(|(count, _)| *count > 0);
+    let causes: Vec<String> = causes.map(|(count, cause)| format!("{cause} ({})", grouped(*count as u64))).collect();
     format!(
-        " {} of {} laps (turns of all mechanisms of a table) do not count: in {} the hypervisor moved the virtual CPUs, in {} it took time.",
+        " {} of {} laps (turns of all mechanisms of a table) do not count: {}.",
         grouped(discarded as u64),
         grouped(laps),
-        grouped(moved as u64),
-        grouped(discarded.saturating_sub(moved) as u64)
+        causes.join(", ")
     )
 }
 
@@ -254,7 +266,7 @@ mod tests {
         let line_ns = [50.0, 50.0, 210.0, 210.0, 210.0].map(Some).to_vec();
         record.heats.push(HeatRecord { heat: 1, laps: 4, stolen_laps: vec![3], line_ns });
         assert!(discarded_laps(&record).contains("2 of 4 laps (turns"), "{}", discarded_laps(&record));
-        assert!(discarded_laps(&record).contains("in 1 the hypervisor moved"), "{}", discarded_laps(&record));
+        assert!(discarded_laps(&record).contains("moved the virtual CPUs (1)"), "{}", discarded_laps(&record));
     }
 
     #[test]

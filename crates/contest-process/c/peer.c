@@ -55,10 +55,23 @@ static void send_end_mark(Party *p)
     send_message(&p->ends, &p->source);
 }
 
-/* Returns the time of the instance, which stands still while it is paused. */
+/* Returns the time of the instance, which stands still while it is paused. A pause since the last
+ * check_clock is not subtracted. */
 static uint64_t instance_ns(const Party *p)
 {
     return now_ns() - p->slices->turn.paused_ns;
+}
+
+/* Reads the clock and the turn. Returns the time of the instance, and whether a turn has begun since the
+ * last reading. */
+static uint64_t current_ns(Party *p, bool *is_new_turn)
+{
+    uint64_t paused_before_ns = p->slices->turn.paused_ns, checked_ns = p->meter.checked_ns;
+    uint64_t now = instance_ns(p);
+    *is_new_turn = has_turned(p->slices, now > checked_ns ? now - checked_ns : 0);
+    uint64_t paused_ns = p->slices->turn.paused_ns - paused_before_ns;
+    /* If the pause came after the reading of the clock, time would go back. */
+    return now < checked_ns + paused_ns ? now : now - paused_ns;
 }
 
 /* Reads the clock, which may open or close the window. Fails before sequence numbers would repeat. */
@@ -66,14 +79,20 @@ static uint64_t check_clock(Party *p, uint64_t messages)
 {
     if (messages > MAX_MESSAGES - 2 * MAX_STRIDE)
         fail("%" PRIu64 " messages: there are no more sequence numbers", messages);
-    uint64_t paused_before_ns = p->slices->turn.paused_ns, now = instance_ns(p);
-    bool is_new_turn = has_turned(p->slices, now > p->meter.checked_ns ? now - p->meter.checked_ns : 0);
-    now -= p->slices->turn.paused_ns - paused_before_ns;
+    bool is_new_turn;
+    uint64_t now = current_ns(p, &is_new_turn);
     meter_update(&p->meter, now, messages);
     if (is_new_turn)
         begin_turn(p->slices, now);
     update_slices(p->slices, now, messages, is_open(&p->meter));
     return now;
+}
+
+/* Closes the window if the stream ended early. */
+static void end_window(Party *p, uint64_t messages)
+{
+    bool is_new_turn;
+    meter_end(&p->meter, current_ns(p, &is_new_turn), messages);
 }
 
 /* Sends until the time is over or the share is sent, then sends the end mark. Returns the number of
@@ -87,7 +106,7 @@ static uint64_t produce(Party *p)
         now = check_clock(p, p->source.made);
     } while (p->meter.window.by_count ? p->source.made < p->share : !is_over(&p->meter, now));
     uint64_t sent = p->source.made;
-    meter_end(&p->meter, instance_ns(p), sent);
+    end_window(p, sent);
     send_end_mark(p);
     return sent;
 }
@@ -102,7 +121,7 @@ static uint64_t receive_all(Party *p, bool replies)
             recv_message(&p->ends, &p->verifier);
             if (p->verifier.ended) {
                 uint64_t sent = p->source.made;
-                meter_end(&p->meter, instance_ns(p), *messages);
+                end_window(p, *messages);
                 if (replies && p->verifier.damaged == 0)
                     send_end_mark(p);
                 return sent;
@@ -157,7 +176,7 @@ static uint64_t ping(Party *p)
         }
     } while (p->meter.window.by_count ? p->source.made < p->share : !p->meter.closed.is_set);
     uint64_t sent = p->source.made;
-    meter_end(&p->meter, instance_ns(p), sent);
+    end_window(p, sent);
     send_end_mark(p);
     while (!p->verifier.ended)
         recv_message(&p->ends, &p->verifier);

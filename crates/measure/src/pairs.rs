@@ -96,6 +96,11 @@ impl<'a> ValidInstance<'a> {
         }
     }
 
+    /// The number of its round.
+    pub(crate) fn round(&self) -> usize {
+        self.instance.round
+    }
+
     /// Whether its metric is the result of its unpaused run.
     fn is_by_unpaused_run(&self) -> bool {
         self.figures.slices.is_empty() && self.figures.unpaused_run_ns.is_some()

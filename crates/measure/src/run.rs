@@ -321,21 +321,21 @@ impl Rounds<'_> {
     /// Measures the instances of one heat in slices. They take turns.
     fn measure_in_slices(&mut self, heat: &[usize], position: Position, left: usize) -> Result<Completion> {
         let (registry, plan) = (self.registry, self.plan);
-        let mut runners = Vec::new();
+        let mut planned = Vec::new();
         for &at in heat {
             let seed = self.seeds.u64(..1 << 53);
             let case = &plan.entrants[at].case;
             let setup = setup(plan, case, seed, registry)?;
             let (window, unpaused_run_ns) = setup.window.with_unpaused_run();
             let setup = Setup { window, unpaused_run_ns, ..setup };
-            runners.push(PlannedInstance { entry: entry(registry, case)?.as_ref(), setup });
+            planned.push(PlannedInstance { entry: entry(registry, case)?.as_ref(), setup });
         }
         let mut random = self.seeds.fork();
         let watch = OtherLoad::watch(&plan.cpus);
         let (observer, done) = (&mut *self.observer, self.record.instances.len());
         let on_open = |nth: usize| observer.instance_starts(done + nth, done + left, &plan.entrants[heat[nth]]);
         let result = match heat::run(
-            &runners,
+            &planned,
             plan.slice.unwrap_or(SLICE),
             &mut random,
             self.scratch,
@@ -350,9 +350,9 @@ impl Rounds<'_> {
         let cores_moved = result.laps.has_moved();
         let disturbance = Disturbance { discarded_laps: &discarded_laps, cores_moved, other_load };
         self.record.heats.push(HeatRecord { heat: self.heats, ..result.laps });
-        for ((&at, runner), measured) in heat.iter().zip(&runners).zip(result.measured) {
+        for ((&at, planned), measured) in heat.iter().zip(&planned).zip(result.measured) {
             let entrant = &plan.entrants[at];
-            let (spec, window) = (runner.entry.spec(), runner.setup.window);
+            let (spec, window) = (planned.entry.spec(), planned.setup.window);
             let outcome = measured.and_then(|measured| figures(spec, &entrant.case, window, &measured, disturbance));
             self.note(at, position, outcome);
         }

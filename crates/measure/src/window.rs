@@ -200,20 +200,27 @@ impl Meter {
     /// As [`Meter::check_clock`], with a time that was just read from [`now_ns`]. Returns the
     /// nanoseconds for which the instance was paused since the last reading, if it was.
     pub fn check_clock_at(&mut self, clock_ns: u64, messages: u64) -> Option<u64> {
-        let paused_before_ns = self.pauses.turn().paused_ns;
-        let has_paused = self.pauses.has_turned(clock_ns.saturating_sub(paused_before_ns + self.checked_ns));
+        let (now, paused_ns) = self.without_pauses(clock_ns);
+        self.mark_window(now, messages);
+        if self.pauses.are_expected() {
+            let turn = paused_ns.map(|_| self.pauses.turn().lap);
+            self.slices.update(now, messages, turn, self.is_open());
+        }
+        paused_ns
+    }
+
+    /// Converts a reading of the clock to the time of the instance, which stands still during its
+    /// pauses. Also returns how long it has been paused since the last conversion, if it has.
+    fn without_pauses(&mut self, clock_ns: u64) -> (u64, Option<u64>) {
+        let before_ns = self.pauses.turn().paused_ns;
+        let has_paused = self.pauses.has_turned(clock_ns.saturating_sub(before_ns + self.checked_ns));
         let paused_ns = self.pauses.turn().paused_ns;
         let now = match clock_ns.saturating_sub(paused_ns) {
             // The instance was paused after the caller had read the clock.
-            earlier if earlier < self.checked_ns => clock_ns.saturating_sub(paused_before_ns),
+            earlier if earlier < self.checked_ns => clock_ns.saturating_sub(before_ns),
             now => now,
         };
-        self.mark_window(now, messages);
-        if self.pauses.are_expected() {
-            let turn = has_paused.then(|| self.pauses.turn().lap);
-            self.slices.update(now, messages, turn, self.is_open());
-        }
-        has_paused.then(|| paused_ns - paused_before_ns)
+        (now, has_paused.then(|| paused_ns - before_ns))
     }
 
     /// Records in the current slice that `round_trips` round trips took `took_ns` together.
@@ -326,9 +333,8 @@ impl Meter {
     pub fn end(&mut self, messages: u64) {
         if self.is_open() {
             // The last receive may have lasted for a pause.
-            let since_ns = self.now().saturating_sub(self.checked_ns);
-            self.pauses.has_turned(since_ns);
-            self.closed = Some(self.mark(self.now(), messages));
+            let (now, _) = self.without_pauses(now_ns());
+            self.closed = Some(self.mark(now, messages));
         }
         if self.is_closed() {
             self.read_memory();

@@ -127,16 +127,21 @@ fn finished(measurement: Measurement, is_quiet: bool) -> Result<Option<(Record, 
     }
 }
 
-/// Returns the newest record that `bench` wrote to a folder. Their names begin with their time.
+/// Returns the newest record that `bench` wrote to a folder. Their names begin with their time. Files
+/// that are no records are skipped with a warning.
 fn newest_record(dir: &Path) -> Result<PathBuf> {
     let remedy = "run `estafette bench` first, name a record with --record, or leave --dir out to measure";
     let files = fs::read_dir(dir).with_context(|| format!("cannot read the folder {}; {remedy}", dir.display()))?;
-    let records =
-        files.flatten().map(|file| file.path()).filter(|path| path.extension().is_some_and(|end| end == "json"));
-    match records.max() {
-        Some(newest) => Ok(newest),
-        None => bail!("there is no record in {}; {remedy}", dir.display()),
+    let is_json = |path: &PathBuf| path.extension().is_some_and(|end| end == "json") && path.is_file();
+    let mut files: Vec<PathBuf> = files.flatten().map(|file| file.path()).filter(is_json).collect();
+    files.sort();
+    for file in files.into_iter().rev() {
+        match Record::load(&file) {
+            Ok(_) => return Ok(file),
+            Err(error) => report_to_stderr(&format!("warning: skipped: {error:#}")),
+        }
     }
+    bail!("there is no record in {}; {remedy}", dir.display())
 }
 
 impl Reply {

@@ -89,6 +89,9 @@ pub(crate) fn run(registry: &Registry, args: &Verify) -> Result<Exit> {
     } else {
         print(&report(&verified, seed))?
     }
+    if is_interrupted {
+        report_to_stderr(&format!("interrupted: {} of {count} cases were verified", verified.len()));
+    }
     let not_run: Vec<&str> = names(&verified).into_iter().filter(|name| !was_run(&verified, name)).collect();
     if !not_run.is_empty() && !is_interrupted {
         report_to_stderr(&format!(

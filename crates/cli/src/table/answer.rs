@@ -18,8 +18,8 @@ pub(crate) struct TableOutcome<'a> {
     pub(crate) leaders: Vec<&'a Row>,
     /// Whether all leaders are known to be equivalent to the fastest.
     pub(crate) are_equivalent: bool,
-    /// The fastest of the other candidates that are decided to be slower than the fastest of all,
-    /// and its comparison with that.
+    /// Of the other candidates that are decided to be slower than the fastest, one that none of them
+    /// beats: that with the smallest ratio to the fastest, and this ratio.
     pub(crate) next: Option<(&'a Row, Interval)>,
 }
 
@@ -47,13 +47,21 @@ pub(crate) fn outcome_among(ranking: &Ranking, filter: impl Fn(&Row) -> bool) ->
     leaders.extend(unranked.into_iter().filter(|at| time(*at) < time(best)));
     let others = || leaders.iter().copied().filter(|at| *at != best);
     let slower_than_best: Vec<usize> = slower.into_iter().filter(|at| ranking.is_better(best, *at)).collect();
-    let compared = |at: usize| Some((&ranking.rows[at], ranking.comparison(best, at).interval?));
-    let next = ranking.best_of(&slower_than_best).and_then(compared);
+    let next = closest(ranking, best, &slower_than_best).map(|(at, interval)| (&ranking.rows[at], interval));
     Some(TableOutcome {
         are_equivalent: others().all(|at| ranking.comparison(best, at).verdict == Verdict::Equivalent),
         leaders: iter::once(best).chain(others()).map(|at| &ranking.rows[at]).collect(),
         next,
     })
+}
+
+/// Of the rows that no other of `rows` is decided to beat, returns the one with the smallest ratio to
+/// `best`, and its comparison with that. `None` if none is compared with it. `best` must not be
+/// among `rows`.
+fn closest(ranking: &Ranking, best: usize, rows: &[usize]) -> Option<(usize, Interval)> {
+    let compared = |at: usize| Some((at, ranking.comparison(best, at).interval?));
+    let compared = ranking.unbeaten(rows).into_iter().filter_map(compared);
+    compared.min_by(|(_, a), (_, b)| b.estimate.total_cmp(&a.estimate))
 }
 
 /// Whether a row has a rank. Without one, it has too few rounds in common with the others.
@@ -86,8 +94,13 @@ pub(crate) fn answer(ranking: &Ranking) -> String {
         return format!("{}.", capitalised(without_outcome(ranking)));
     };
     let mut text = capitalised(&outcome.words());
-    if let (false, Some(ln)) = (outcome.is_decided(), ranking.resolution()) {
-        text.push_str(&format!("; the table detects differences from {}", difference(ln)));
+    if !outcome.is_decided() {
+        if has_contradiction(ranking, &outcome.leaders) {
+            text.push_str("; pauses change which of them is faster");
+        }
+        if let Some(ln) = ranking.resolution() {
+            text.push_str(&format!("; the table detects differences from {}", difference(ln)));
+        }
     }
     text.push('.');
     if let Some((row, interval)) = &outcome.next {
@@ -95,6 +108,14 @@ pub(crate) fn answer(ranking: &Ranking) -> String {
     }
     text.push_str(&other_data(ranking, &outcome));
     text
+}
+
+/// Whether slices and runs without pauses order two of some rows differently.
+fn has_contradiction(ranking: &Ranking, rows: &[&Row]) -> bool {
+    let index = |row: &&Row| ranking.rows.iter().position(|other| other.spec.name == row.spec.name);
+    let rows: Vec<usize> = rows.iter().filter_map(index).collect();
+    let mut pairs = rows.iter().flat_map(|a| rows.iter().map(move |b| (*a, *b))).filter(|(a, b)| a < b);
+    pairs.any(|(a, b)| ranking.comparison(a, b).is_contradicted)
 }
 
 /// Says why a cell has no outcome.
@@ -132,15 +153,21 @@ fn other_data(ranking: &Ranking, outcome: &TableOutcome<'_>) -> String {
     if outcome.leaders.iter().any(|row| row.spec.ownership != first) {
         return String::new();
     }
-    let Some(fastest) = ranking.best_of(&candidates(ranking, |_| true)) else { return String::new() };
+    let is_fastest = |row: &Row| row.spec.name == outcome.leaders[0].spec.name;
+    let Some(fastest) = ranking.rows.iter().position(is_fastest) else { return String::new() };
     let mut text = String::new();
     for (ownership, words) in [
         (Ownership::Owned, "Of those that move values"),
         (Ownership::Borrowed, "Of those that copy bytes"),
         (Ownership::Loaned, "Of those whose messages are written in place"),
     ] {
+        // The leaders have the first class, so the fastest is not in another.
+        if ownership == first {
+            continue;
+        }
         let class = candidates(ranking, |row| row.spec.ownership == ownership);
-        let Some(best) = ranking.best_of(&class).filter(|_| ownership != first) else { continue };
+        let closest = closest(ranking, fastest, &class).map(|(at, _)| at);
+        let Some(best) = closest.or_else(|| ranking.best_of(&class)) else { continue };
         let row = &ranking.rows[best];
         // The sentence about the next mechanism already names it.
         if outcome.next.as_ref().is_some_and(|(next, _)| next.spec.name == row.spec.name) {
@@ -159,7 +186,7 @@ fn other_data(ranking: &Ranking, outcome: &TableOutcome<'_>) -> String {
 
 /// Like [`list`], but with more than [`MAX_NAMES`] + 1 names the rest is a number:
 /// `a, b, c, d and 3 more`.
-pub(super) fn shortened_list(names: &[&str], word: &str) -> String {
+pub(crate) fn shortened_list(names: &[&str], word: &str) -> String {
     if names.len() <= MAX_NAMES + 1 {
         return list(names, word);
     }
@@ -198,6 +225,27 @@ mod tests {
         assert_eq!(shortened_list(&["a", "b", "c", "d", "e"], "or"), "a, b, c, d or e");
         assert_eq!(shortened_list(&["a", "b", "c", "d", "e", "f"], "and"), "a, b, c, d and 2 more");
         assert_eq!(capitalised("use a"), "Use a");
+    }
+
+    #[test]
+    fn the_next_is_the_closest_of_those_that_are_not_beaten_by_another() {
+        use estafette_measure::ranking::rank;
+        let record = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results/overview-quick.json.gz");
+        let rankings = rank(&estafette_measure::record::Record::load(&record).unwrap());
+        let mut tables = 0;
+        for ranking in &rankings {
+            let Some(TableOutcome { leaders, next: Some((_, next)), .. }) = outcome(ranking) else { continue };
+            tables += 1;
+            let at = |row: &Row| ranking.rows.iter().position(|other| other.spec.name == row.spec.name).unwrap();
+            let best = at(leaders[0]);
+            let slower: Vec<usize> =
+                candidates(ranking, |_| true).into_iter().filter(|&row| ranking.is_better(best, row)).collect();
+            for row in ranking.unbeaten(&slower) {
+                let ratio = ranking.comparison(best, row).interval.map(|interval| interval.estimate);
+                assert!(ratio.is_none_or(|ratio| ratio <= next.estimate), "{}", ranking.cell);
+            }
+        }
+        assert!(tables > 5, "{tables}");
     }
 
     #[test]

@@ -12,7 +12,9 @@ mod special;
 mod words;
 
 pub(crate) use across::{fairness, system_calls};
-pub(crate) use answer::{answer, best_candidate, capitalised, is_different, list, outcome, outcome_among, ratio};
+pub(crate) use answer::{
+    answer, best_candidate, capitalised, is_different, list, outcome, outcome_among, ratio, shortened_list,
+};
 pub(crate) use cell::{against_first, capacity, rank_label, time, times_bound};
 pub(crate) use notes::{by_reason, caveats, facts, grouped_by_family, notes, reasons, refusals};
 pub(crate) use words::{difference, percent, short, times, without_result};

@@ -8,7 +8,7 @@ use estafette_measure::spec::{Loss, Ordering};
 use estafette_measure::stats::ModeLevel;
 use estafette_measure::{MAX_LOSS, units};
 
-use super::answer::{TableOutcome, is_ranked, outcome, shortened_list};
+use super::answer::{TableOutcome, is_ranked, list, outcome, shortened_list};
 use super::words::{difference, percent, short, times};
 use crate::columns::{columns, lines, plain, wrapped};
 use crate::remedy::with_remedy;
@@ -189,6 +189,10 @@ pub(crate) fn notes(ranking: &Ranking, value: &str) -> Vec<Note> {
     notes.extend(contradicted(ranking, value));
     notes.extend(unranked(ranking, value));
     let mut notes: Vec<Note> = notes.into_iter().map(Note::Words).collect();
+    if let Some((count, why)) = ranking.control.as_ref().and_then(|control| control.failed.as_ref()) {
+        let why = lines(&with_remedy(why));
+        notes.push(Note::Failure(format!("the control failed in {count} instance(s): {why}")));
+    }
     for row in &ranking.rows {
         if let Some((count, why)) = &row.failed {
             let why = lines(&with_remedy(why));
@@ -348,9 +352,9 @@ fn contradicted(ranking: &Ranking, value: &str) -> Option<String> {
         let others = pairs.extract_if(.., |(first, second)| *first == most || *second == most);
         let others: Vec<&str> =
             others.map(|(first, second)| name(if first == most { second } else { first })).collect();
-        groups.push(format!("{} against {}", name(most), shortened_list(&others, "and")));
+        groups.push(format!("{} against {}", name(most), list(&others, "and")));
     }
-    let words = format!("not decided{}, because the one that is faster with pauses is slower without", at(value));
+    let words = format!("not decided{}, because slices and runs without pauses give opposite orders", at(value));
     (!groups.is_empty()).then(|| format!("{words}: {}", groups.join("; ")))
 }
 
@@ -409,12 +413,12 @@ pub(crate) fn reasons<'a>(refusals: impl Iterator<Item = (&'a str, &'a str)>) ->
     reasons.into_iter().map(|(why, names)| [plain(why), plain(&grouped_by_family(&names))]).collect()
 }
 
-/// Joins names. Consecutive names that differ only after a dot are written as one:
-/// `task/select-all.{tokio,flume}`.
+/// Joins names. Consecutive names that differ only after the last dot are written as one:
+/// `task/select-all.{tokio,flume}`. A dot in a version, as in `ipc-channel-0.13`, is none.
 pub(crate) fn grouped_by_family(names: &[&str]) -> String {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for name in names {
-        match name.split_once('.') {
+        match name.rsplit_once('.').filter(|(_, after)| !after.starts_with(|first: char| first.is_ascii_digit())) {
             Some((before, after)) => {
                 match groups.last_mut().filter(|(last, afters)| last == &before && !afters.is_empty()) {
                     Some((_, afters)) => afters.push(after),
@@ -487,7 +491,7 @@ mod tests {
             // Without pauses, it takes half as long as the others.
             figures.unpaused_run_ns = Some(if is_changed { ns / 4.0 } else { ns });
         }
-        let words = "not decided at 4KiB, because the one that is faster with pauses is slower without: ";
+        let words = "not decided at 4KiB, because slices and runs without pauses give opposite orders: ";
         let note = rank(&record).iter().find_map(|ranking| contradicted(ranking, "4KiB")).unwrap();
         assert!(note.starts_with(words) && note.contains("unix-stream"), "{note}");
     }
@@ -523,5 +527,6 @@ mod tests {
             grouped_by_family(&["task/a", "task/b.x", "task/b.y", "task/c.x", "task/b"]),
             "task/a task/b.{x,y} task/c.x task/b"
         );
+        assert_eq!(grouped_by_family(&["c-0.13", "c-0.13.x", "c-0.13.y"]), "c-0.13 c-0.13.{x,y}");
     }
 }

@@ -46,7 +46,7 @@ pub(crate) struct PlannedInstance<'a> {
 
 /// The result of a heat.
 pub(crate) struct HeatResult {
-    /// The result of each instance, in the order of the runners.
+    /// The result of each instance, in the order of the planned.
     pub(crate) measured: Vec<Result<Measured, Failure>>,
     /// The state of the machine around its laps.
     pub(crate) laps: HeatRecord,
@@ -58,7 +58,7 @@ pub(crate) struct HeatResult {
 /// # Errors
 /// When the user interrupts the run. The failure of an instance is in that instance's result.
 pub(crate) fn run(
-    runners: &[PlannedInstance<'_>],
+    planned: &[PlannedInstance<'_>],
     slice: Duration,
     random: &mut fastrand::Rng,
     scratch: &mut Scratch,
@@ -66,11 +66,11 @@ pub(crate) fn run(
     mut on_open: impl FnMut(usize),
 ) -> Result<HeatResult, Failure> {
     let mut members = Vec::new();
-    for (at, runner) in runners.iter().enumerate() {
+    for (at, planned) in planned.iter().enumerate() {
         on_open(at);
-        members.push(Member::open(runner, slice, scratch, interrupt)?);
+        members.push(Member::open(planned, slice, scratch, interrupt)?);
     }
-    let laps = match runners.first() {
+    let laps = match planned.first() {
         Some(PlannedInstance { setup, .. }) => {
             run_laps(&mut members, &setup.case.cell, &setup.cpus, random, interrupt)?
         }
@@ -104,7 +104,7 @@ fn run_laps(
             is_stolen_during(cpus, || members[last].run_to_end(heat.laps, interrupt))?
         } else {
             random.shuffle(&mut order);
-            if heat.laps == UNPAUSED_LAP && members[order[0]].runner.setup.unpaused_run_ns > 0 {
+            if heat.laps == UNPAUSED_LAP && members[order[0]].planned.setup.unpaused_run_ns > 0 {
                 take_unpaused_runs(members, &order, cpus, interrupt)?;
                 false
             } else {
@@ -141,7 +141,7 @@ fn is_stolen_during(cpus: &[usize], turns: impl FnOnce() -> Result<(), Failure>)
 
 /// An instance in a heat, and its state.
 struct Member<'a> {
-    runner: &'a PlannedInstance<'a>,
+    planned: &'a PlannedInstance<'a>,
     /// The length of its turns.
     turns: Turns,
     state: State,
@@ -173,20 +173,20 @@ enum State {
 
 impl<'a> Member<'a> {
     fn open(
-        runner: &'a PlannedInstance<'a>,
+        planned: &'a PlannedInstance<'a>,
         slice: Duration,
         scratch: &mut Scratch,
         interrupt: &mut Interrupt,
     ) -> Result<Member<'a>, Failure> {
-        let setup = &runner.setup;
+        let setup = &planned.setup;
         let mut open = || -> Result<Instance, Failure> {
             let turns = TurnWriter::new().map_err(|error| Failure::from(anyhow::Error::from(error)))?;
-            let mut instance = Instance::open(runner.entry, setup, scratch, interrupt, Some(turns))?;
+            let mut instance = Instance::open(planned.entry, setup, scratch, interrupt, Some(turns))?;
             instance.pause();
             Ok(instance)
         };
         let state = State::of(open().map(State::Opened))?;
-        Ok(Member { runner, turns: Turns::new(slice, setup), state, is_unpaused_run_stolen: false })
+        Ok(Member { planned, turns: Turns::new(slice, setup), state, is_unpaused_run_stolen: false })
     }
 
     fn is_unfinished(&self) -> bool {
@@ -195,7 +195,7 @@ impl<'a> Member<'a> {
 
     /// Runs the instance for one slice. If it has used up its time, runs it to its end.
     fn take_turn(&mut self, lap: u64, interrupt: &mut Interrupt) -> Result<(), Failure> {
-        let runner = self.runner;
+        let planned = self.planned;
         let (instance, active, paused_ns) = match self.state.take() {
             State::Opened(instance) => (instance, None, 0),
             State::Paused { instance, active, paused_ns, stopped_ns } => {
@@ -206,7 +206,7 @@ impl<'a> Member<'a> {
                 return Ok(());
             }
         };
-        let setup = &runner.setup;
+        let setup = &planned.setup;
         if active.is_some_and(|active| active > longest(setup)) {
             self.state = State::of(finish(instance, Turn { lap, paused_ns }, setup, interrupt))?;
             return Ok(());
@@ -219,7 +219,7 @@ impl<'a> Member<'a> {
 
     /// Runs the instance to its end without a pause.
     fn run_to_end(&mut self, lap: u64, interrupt: &mut Interrupt) -> Result<(), Failure> {
-        let setup = &self.runner.setup;
+        let setup = &self.planned.setup;
         let state = match self.state.take() {
             State::Opened(mut instance) => {
                 instance.begin().and_then(|()| finish(instance, Turn { lap, paused_ns: 0 }, setup, interrupt))
@@ -237,7 +237,7 @@ impl<'a> Member<'a> {
     fn close(self) -> Result<Measured, Failure> {
         match self.state {
             State::Finished(instance) => {
-                let measured = instance.close(self.runner.entry, &self.runner.setup)?;
+                let measured = instance.close(self.planned.entry, &self.planned.setup)?;
                 Ok(Measured { is_unpaused_run_stolen: self.is_unpaused_run_stolen, ..measured })
             }
             State::Failed(failure) => Err(failure),

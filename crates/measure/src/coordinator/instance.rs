@@ -394,7 +394,7 @@ impl Instance {
         match packet {
             Some((ToCoordinator::Publish(publication), _)) if self.published.contains_key(&publication.name) => {
                 let text = format!("{role} published `{}`, which is published already", publication.name);
-                return Err(Failure::new(FailureKind::Error, text));
+                return Err(self.failure(FailureKind::Error, &text, vec![index]));
             }
             Some((ToCoordinator::Publish(publication), descriptors)) => {
                 let waiting: Vec<_> = self.requests.extract_if(.., |(_, name)| *name == publication.name).collect();

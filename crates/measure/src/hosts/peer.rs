@@ -45,7 +45,7 @@ const MAX_CHILDREN: usize = 64;
 /// The maximum number of packets that wait to be handled. Then the coordinator has to wait, too.
 const MAX_QUEUED: usize = 64;
 /// The longest time from `go` until a child starts.
-const MAX_RUN_UP: Duration = Duration::from_secs(60);
+const MAX_START_DELAY: Duration = Duration::from_secs(60);
 /// How often a child that has closed its socket is looked at, until it has exited.
 const CLOSING_INTERVAL: Duration = Duration::from_millis(2);
 
@@ -403,9 +403,9 @@ fn start_time(start_ns: u64) -> Result<u64> {
         return Ok(now + START_DELAY_NS);
     }
     ensure!(
-        start_ns.saturating_sub(now) <= MAX_RUN_UP.as_nanos() as u64,
+        start_ns.saturating_sub(now) <= MAX_START_DELAY.as_nanos() as u64,
         "the coordinator starts a child more than {} s in the future",
-        MAX_RUN_UP.as_secs()
+        MAX_START_DELAY.as_secs()
     );
     Ok(start_ns)
 }

@@ -14,7 +14,7 @@ use crate::pace::message_loss;
 use crate::pairs::log_ratios;
 use crate::record::{InstanceRecord, Outcome, Record};
 use crate::spec::Standing;
-use crate::stats::{Interval, Margins, log_ratio_sd, median, noise_floor};
+use crate::stats::{CONFIDENCE, Interval, Margins, log_ratio_sd, median, median_interval, noise_floor, verdict};
 
 /// The ranking of one cell.
 #[derive(Clone, Debug)]
@@ -192,8 +192,9 @@ fn rank_cell(record: &Record, cell: &Cell, comparable: &Comparable) -> Ranking {
 fn control_row(record: &Record, original: usize, control: usize) -> Option<Row> {
     let mut row = row(record, control)?;
     if let Some(result) = &mut row.result {
-        let comparison = Ratios::of(record, &[original, control]).compare(original, control, Some(0.0));
-        (result.versus, result.verdict) = (comparison.interval, Some(comparison.verdict));
+        let interval = median_interval(&log_ratios(record, original, control), CONFIDENCE);
+        result.verdict = Some(verdict(interval.as_ref(), Some(0.0), Margins::default()));
+        result.versus = interval;
     }
     Some(row)
 }

@@ -1,7 +1,7 @@
 //! The order of the mechanisms of a cell, by their paired ratios: which is the best, and which
 //! share a rank.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::row::{Rank, Row};
 use crate::pairs::{cross_check_log_ratios, log_ratios};
@@ -9,7 +9,7 @@ use crate::record::Record;
 use crate::stats::{CONFIDENCE, Interval, Margins, Verdict, median, median_interval, verdict};
 
 /// The confidence of the interval that contradicts a verdict. Lower than that of a verdict, because
-/// a contradiction decides nothing: it only says that there is doubt.
+/// a contradiction does not decide the opposite: doubt is enough to decide nothing.
 const CROSS_CHECK_CONFIDENCE: f64 = 0.75;
 
 /// The comparison of two mechanisms.
@@ -21,8 +21,8 @@ pub struct Comparison {
     /// means that the second is slower. Inconclusive if it is contradicted.
     pub verdict: Verdict,
     /// Whether the slices and the unpaused runs put the two mechanisms in opposite orders: one of
-    /// them decided, and of the other the 75 % interval is on the other side of 1, with an estimate
-    /// beyond the margin of equivalence. Then it depends on the pauses which of the two is better.
+    /// them decided, and the other's 75 % interval lies wholly beyond the margin of equivalence on the
+    /// other side of 1. Only rounds in which they shared a heat say so, and at least six.
     pub is_contradicted: bool,
 }
 
@@ -62,11 +62,17 @@ impl Ratios {
         a != b && self.interval(a, b).is_some()
     }
 
+    /// The interval by which a verdict may be contradicted. `None` with fewer rounds than a verdict
+    /// needs.
+    fn cross_check(&self, a: usize, b: usize) -> Option<Interval> {
+        interval(&self.cross_check, a, b, CONFIDENCE)?;
+        interval(&self.cross_check, a, b, CROSS_CHECK_CONFIDENCE)
+    }
+
     pub(super) fn compare(&self, above: usize, below: usize, floor: Option<f64>) -> Comparison {
         let interval = self.interval(above, below);
-        let cross_check = self::interval(&self.cross_check, above, below, CROSS_CHECK_CONFIDENCE);
         let verdict = verdict(interval.as_ref(), floor, Margins::default());
-        let is_contradicted = is_contradicted(verdict, cross_check.as_ref());
+        let is_contradicted = is_contradicted(verdict, self.cross_check(above, below).as_ref());
         let verdict = if is_contradicted { Verdict::Inconclusive } else { verdict };
         Comparison { interval, verdict, is_contradicted }
     }
@@ -76,8 +82,8 @@ impl Ratios {
 fn is_contradicted(decided: Verdict, cross_check: Option<&Interval>) -> bool {
     let margin = Margins::default().equivalent.ln_1p();
     cross_check.is_some_and(|other| match decided {
-        Verdict::Slower => other.low > 0.0 && other.estimate > margin,
-        Verdict::Faster => other.high < 0.0 && other.estimate < -margin,
+        Verdict::Slower => other.low > margin,
+        Verdict::Faster => other.high < -margin,
         Verdict::Equivalent | Verdict::Inconclusive => false,
     })
 }
@@ -128,6 +134,9 @@ pub(super) fn compare_all(ratios: &Ratios, rows: &[(usize, Row)], floor: Option<
 pub(super) struct Decided {
     /// `better[a][b]`: row `a` is better than row `b`.
     better: Vec<Vec<bool>>,
+    /// The pairs that are contradicted, in both directions. Between them nothing is decided, also not
+    /// through rows in between.
+    contradicted: BTreeSet<(usize, usize)>,
 }
 
 impl Decided {
@@ -135,10 +144,14 @@ impl Decided {
     /// (Warshall 1962).
     pub(super) fn of(pairs: &[Vec<Comparison>]) -> Decided {
         let mut better = vec![vec![false; pairs.len()]; pairs.len()];
+        let mut contradicted = BTreeSet::new();
         for (above, pairs) in pairs.iter().enumerate() {
             for (below, pair) in (above + 1..).zip(pairs) {
                 better[above][below] = pair.verdict == Verdict::Slower;
                 better[below][above] = pair.verdict == Verdict::Faster;
+                if pair.is_contradicted {
+                    contradicted.extend([(above, below), (below, above)]);
+                }
             }
         }
         for between in 0..better.len() {
@@ -147,13 +160,13 @@ impl Decided {
                 of_row.iter_mut().zip(&beyond).for_each(|(is_better, is_beyond)| *is_better |= is_beyond);
             }
         }
-        Decided { better }
+        Decided { better, contradicted }
     }
 
     /// Whether row `a` is decided to be better than row `b`. Between rows of a cycle, of which each
     /// beats the next, nothing is decided.
     pub(super) fn is_better(&self, a: usize, b: usize) -> bool {
-        self.better[a][b] && !self.better[b][a]
+        self.better[a][b] && !self.better[b][a] && !self.contradicted.contains(&(a, b))
     }
 
     /// The number of other rows that are decided to be better.
@@ -258,6 +271,18 @@ mod tests {
         assert!(decided.is_better(2, 0) && decided.is_better(2, 3) && decided.is_better(1, 3));
         assert!(!decided.is_better(0, 2) && !decided.is_better(3, 0));
         assert_eq!([0, 1, 2, 3].map(|row| decided.number_of_better(row)), [2, 1, 0, 3]);
+    }
+
+    #[test]
+    fn a_contradicted_pair_is_not_decided_through_others() {
+        let comparison = |verdict, is_contradicted| Comparison { interval: None, verdict, is_contradicted };
+        // Row 0 is better than row 1, and row 1 than row 2.
+        let slower = || comparison(Verdict::Slower, false);
+        let of = |last: Comparison| Decided::of(&[vec![slower(), last], vec![slower()], vec![]]);
+        assert!(of(comparison(Verdict::Inconclusive, false)).is_better(0, 2));
+        let decided = of(comparison(Verdict::Inconclusive, true));
+        assert!(!decided.is_better(0, 2) && !decided.is_better(2, 0));
+        assert!(decided.is_better(0, 1) && decided.is_better(1, 2));
     }
 
     #[test]

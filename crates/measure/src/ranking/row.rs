@@ -1,5 +1,6 @@
 //! The results of one mechanism in a cell, over all of its instances.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -58,6 +59,8 @@ const NO_P99: f64 = 0.01;
 pub struct RowResult {
     /// The metric by which mechanisms are compared: see [`Figures::metric_ns`].
     pub metric_ns: f64,
+    /// The number of rounds with an instance that counts.
+    pub rounds: usize,
     /// Which measurement of each instance is compared.
     pub basis: Basis,
     /// The fast and the slow mode of its slices. `None` if there is one mode, or if it was not
@@ -255,6 +258,7 @@ fn row_result(record: &Record, at: usize) -> Option<RowResult> {
     };
     Some(RowResult {
         metric_ns,
+        rounds: valid(record, at).map(|measured| measured.round()).collect::<BTreeSet<_>>().len(),
         basis: Basis::of(&figures, has_unpaused_runs(record)),
         modes: modes(&slices),
         // The median of all pooled round trips would differ: a slow mode has fewer of them.

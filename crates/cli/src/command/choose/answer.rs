@@ -35,11 +35,11 @@ pub(super) struct Answer {
     /// nothing could be compared.
     pub(super) best: Vec<String>,
     pub(super) certainty: Certainty,
-    /// The rounds of the run.
+    /// The rounds that count for the fastest.
     pub(super) rounds: usize,
-    /// The smallest difference that the cell detects, as a ln ratio. `None` if its noise is
-    /// unknown.
-    pub(super) resolution: Option<f64>,
+    /// The smallest difference that the cell detects, as a fraction: 0.2 is 20 %. `None` if its
+    /// noise is unknown.
+    pub(super) detects: Option<f64>,
     /// The mechanisms that meet the needs, fastest first.
     pub(super) mechanisms: Vec<Candidate>,
     /// The mechanisms that are excluded.
@@ -135,8 +135,8 @@ impl Answer {
             words,
             best,
             certainty,
-            rounds: record.rounds,
-            resolution: ranking.resolution(),
+            rounds: fit.first().and_then(|row| row.result.as_ref()).map_or(0, |result| result.rounds),
+            detects: ranking.resolution().map(f64::exp_m1),
             mechanisms: fit.iter().filter_map(|row| Candidate::of(row, rankings)).collect(),
             excluded,
         }
@@ -207,9 +207,11 @@ impl Answer {
     /// What the answer rests on.
     fn certainty_text(&self) -> String {
         let rounds = if self.rounds == 1 { String::from("1 round") } else { format!("{} rounds", self.rounds) };
-        match (self.certainty, self.resolution) {
+        match (self.certainty, self.detects) {
             (Certainty::Nothing | Certainty::NoResult, _) => String::new(),
-            (_, Some(ln)) => format!("  from {rounds}; detects differences from {}\n", difference(ln)),
+            (_, Some(detects)) => {
+                format!("  from {rounds}; detects differences from {}\n", difference(detects.ln_1p()))
+            }
             (_, None) => format!("  from {rounds}\n"),
         }
     }

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::answer::{Answer, Candidate, Certainty};
 use crate::columns::{plain, wrapped};
-use crate::table::{list, ratio};
+use crate::table::{list, ratio, shortened_list};
 
 /// The answer over several tables.
 #[derive(Debug, Serialize)]
@@ -169,16 +169,14 @@ fn words(leaders: &[&First<'_>], certainty: Certainty, next: Option<&(&First<'_>
     words
 }
 
-/// The fastest of a table, with those whose difference from it is not decided.
+/// The fastest of a table, with those that are equal or not decided to be slower.
 fn best_of(first: &First<'_>) -> String {
-    let Answer { best, cell, .. } = first.answer;
-    match best.len() {
-        0 | 1 => format!("{} ({})", first.candidate.mechanism, cell.wait),
-        count => format!(
-            "{} ({}), or one of {} others in its table that are not slower,",
-            first.candidate.mechanism,
-            cell.wait,
-            count - 1
-        ),
+    let Answer { best, cell, certainty, .. } = first.answer;
+    let name = &first.candidate.mechanism;
+    let others: Vec<&str> = best.iter().filter(|other| *other != name).map(String::as_str).collect();
+    if others.is_empty() {
+        return format!("{name} ({})", cell.wait);
     }
+    let why = if *certainty == Certainty::Equivalent { "equal within 5 %" } else { "not decided between them" };
+    format!("{name} ({}) or {}, {why},", cell.wait, shortened_list(&others, "or"))
 }

@@ -45,6 +45,10 @@ pub(super) fn load(dir: &Path) -> Result<(Vec<Loaded>, Vec<Skipped>)> {
 
 /// Loads a record that can be compared.
 fn usable(file: &Path) -> Result<Record, String> {
+    // Opening a pipe would block. A folder has an error of its own.
+    if !file.is_file() && !file.is_dir() {
+        return Err(String::from("it is not a regular file"));
+    }
     let record = Record::load(file).map_err(|error| reason(&error))?;
     if record.rounds == 0 {
         return Err(String::from("it has no complete round"));
