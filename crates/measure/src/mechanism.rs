@@ -233,8 +233,9 @@ impl<T, R> Ends<T, R> {
     /// The ends of several producers, of several consumers, or of both, inside one process.
     ///
     /// All producers and consumers that this process runs: of a whole case in one process, of
-    /// several threads on one connection, or of several connections. If one end sends on all connections, it is the only element of
-    /// `txs`, and [`Generator::producer`] says on which connection to send.
+    /// several threads on one connection, or of several connections. If one end sends on all
+    /// connections, it is the only element of `txs`, and [`Generator::producer`] says on which
+    /// connection to send.
     pub fn many(txs: impl IntoIterator<Item = T>, rxs: impl IntoIterator<Item = R>) -> Self {
         let mut ends = Ends(Vec::new());
         for (index, tx) in (0..).zip(txs) {
@@ -287,8 +288,8 @@ pub trait Mechanism: Send + Sync + 'static {
 
     /// Runs the broker, if [`Mechanism::roles`] has one.
     ///
-    /// Opens its side and waits at the barrier ([`Rendezvous::wait_at_barrier`]). Then it forwards messages
-    /// until the last one has passed, or until every party has reported
+    /// Opens its side and waits at the barrier ([`Rendezvous::wait_at_barrier`]). Then it forwards
+    /// messages until the last one has passed, or until every party has reported
     /// ([`Rendezvous::wait_until_all_reported`]). Returns the processor time and context switches
     /// that the processes it started have used since the barrier.
     ///
@@ -301,9 +302,9 @@ pub trait Mechanism: Send + Sync + 'static {
 
     /// Runs a role of a pipeline ([`Pattern::is_pipeline`]), or all of its ends for [`Role::All`].
     ///
-    /// Prepares the pipeline and waits at the barrier ([`Rendezvous::wait_at_barrier`]). Then it sends or
-    /// receives `messages` messages and one more, which is marked as the last. Returns a summary of
-    /// each end. It must wait for every process that it starts before it returns.
+    /// Prepares the pipeline and waits at the barrier ([`Rendezvous::wait_at_barrier`]). Then it
+    /// sends or receives `messages` messages and one more, which is marked as the last. Returns a
+    /// summary of each end. It must wait for every process that it starts before it returns.
     ///
     /// # Errors
     /// Whatever stops the pipeline.

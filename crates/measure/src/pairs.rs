@@ -136,8 +136,8 @@ impl<'a> ValidInstance<'a> {
 
     /// The ln ratio of this instance's time to the other's: the median over the laps of their heat.
     /// If they have too few common laps, it is the ratio of their unpaused runs, or of their
-    /// windows; in different heats it is the ratio of their metrics. `None` if one of the two has to be compared by its unpaused run, and the other only
-    /// has slices.
+    /// windows; in different heats it is the ratio of their metrics. `None` if one of the two has
+    /// to be compared by its unpaused run, and the other only has slices.
     fn ratio_to(self, other: ValidInstance<'_>) -> Option<f64> {
         if self.shares_heat(&other) {
             if let Some(median) = of_laps(&self.figures.slices, &other.figures.slices) {

@@ -2,10 +2,10 @@
 //! themselves.
 //!
 //! A whole pipeline of functions is measured, as in `wasm-pipeline-throughput`, so the harness's
-//! own loops are not used. If the window is a number of messages, every mechanism of a cell gets the
-//! same number. If it is a time, slow mechanisms get fewer. The harness compares the numbers sent and received,
-//! and counts the processor time of all processes. The receiver measures the time: from its first
-//! message to the last message of all.
+//! own loops are not used. If the window is a number of messages, every mechanism of a cell gets
+//! the same number. If it is a time, slow mechanisms get fewer. The harness compares the numbers
+//! sent and received, and counts the processor time of all processes. The receiver measures the
+//! time: from its first message to the last message of all.
 
 use std::time::Duration;
 

@@ -83,8 +83,8 @@ pub struct Precision {
     pub resolution: f64,
     /// The maximum number of rounds of a cell, with the planned ones.
     pub max_rounds: usize,
-    /// The time limit of the run, from its start. No further round starts if it would probably exceed
-    /// the limit, by the mean time per instance so far.
+    /// The time limit of the run, from its start. No further round starts if it would probably
+    /// exceed the limit, by the mean time per instance so far.
     pub budget: Duration,
 }
 

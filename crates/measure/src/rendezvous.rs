@@ -118,8 +118,8 @@ impl Rendezvous {
         self.wait_at_barrier_with(None)
     }
 
-    /// As [`Rendezvous::wait_at_barrier`]. `exchange` is the address where the child notes the step of its
-    /// current round trip, if it notes any.
+    /// As [`Rendezvous::wait_at_barrier`]. `exchange` is the address where the child notes the step
+    /// of its current round trip, if it notes any.
     pub(crate) fn wait_at_barrier_with(&mut self, exchange: Option<u64>) -> Result<u64> {
         protocol::send(&self.socket, &ToCoordinator::Ready { exchange }, &[])?;
         match protocol::receive(&self.socket)? {

@@ -48,8 +48,8 @@ pub trait Observer {
 pub enum RoundKind {
     /// It is one of the planned rounds.
     Planned,
-    /// Repeats the cells that lack complete rounds, because instances were discarded. With the number
-    /// of instances in this round.
+    /// Repeats the cells that lack complete rounds, because instances were discarded. With the
+    /// number of instances in this round.
     MakeUp(usize),
     /// To detect smaller differences ([`Plan::precision`]). With the number of cells.
     Refinement(usize),
@@ -271,8 +271,8 @@ impl Rounds<'_> {
 
     /// Measures more rounds of the cells that do not yet detect differences as small as requested.
     /// Each round measures the third of these cells with the coarsest resolution. Stops when every
-    /// cell has the requested resolution or the maximum number of rounds, or when another round would
-    /// probably exceed the budget.
+    /// cell has the requested resolution or the maximum number of rounds, or when another round
+    /// would probably exceed the budget.
     fn refine(&mut self, precision: Precision, started: Instant, random: &mut fastrand::Rng) -> Result<Completion> {
         let plan = self.plan;
         while self.record.rounds_planned < MAX_ROUNDS {

@@ -6,10 +6,12 @@
 //! never stops.
 //!
 //! So the first turn of each instance, if its window is a time, has an unpaused run: after the
-//! warm-up, half the time of all slices, at most 50 ms. In each round, each mechanism has the ratio of its slices to its unpaused
-//! run. The machine may be faster in one of the two, so this ratio is divided by the median of the
-//! cell. If the interval over the rounds lies completely beyond the margin of equivalence, pauses
-//! change the mechanism. It is then compared by its unpaused runs, with those of the others.
+//! warm-up, half the time of all slices, at most 50 ms. In each round, each mechanism has the ratio
+//! of its slices to its unpaused run. The machine may be faster in one of the two, so this ratio is
+//! divided by the median of the cell. If the interval over the rounds lies completely beyond the
+//! margin of equivalence, pauses change the mechanism. It is then compared by its unpaused runs,
+//! with those of the others.
+//!
 //! If slices and unpaused runs disagree about which of two mechanisms is better, nothing is decided
 //! between them ([`crate::ranking::Comparison::is_contradicted`]).
 
@@ -24,7 +26,8 @@ use crate::stats::{CONFIDENCE, Interval, Margins, median, median_interval};
 pub(crate) type PauseEffects = BTreeMap<Cell, Interval>;
 
 /// Removes the slices of mechanisms that run differently after a pause, so that they are compared
-/// by their unpaused runs, and those of their instances that have none. Returns by how much pauses change all mechanisms of a cell alike.
+/// by their unpaused runs, and those of their instances that have none. Returns by how much pauses
+/// change all mechanisms of a cell alike.
 pub(crate) fn apply(record: &mut Record) -> PauseEffects {
     let Changes { of_cases, of_cells } = Changes::of(record);
     let sensitive = sensitive(record, &of_cases);

@@ -127,8 +127,8 @@ fn finished(measurement: Measurement, is_quiet: bool) -> Result<Option<(Record, 
     }
 }
 
-/// Returns the newest record that `bench` wrote to a folder. Their names begin with their time. Files
-/// that are no records are skipped with a warning.
+/// Returns the newest record that `bench` wrote to a folder. Their names begin with their time.
+/// Files that are no records are skipped with a warning.
 fn newest_record(dir: &Path) -> Result<PathBuf> {
     let remedy = "run `estafette bench` first, name a record with --record, or leave --dir out to measure";
     let files = fs::read_dir(dir).with_context(|| format!("cannot read the folder {}; {remedy}", dir.display()))?;

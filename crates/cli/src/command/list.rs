@@ -88,7 +88,8 @@ pub(crate) fn run(registry: &Registry, args: &List) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Returns the selected mechanisms, each once and in the order of registration; all if none is named.
+/// Returns the selected mechanisms, each once and in the order of registration; all if none is
+/// named.
 fn select<'a>(registry: &'a Registry, what: &[String]) -> Result<Vec<&'a Arc<dyn Entry>>> {
     let mut wanted = Vec::new();
     for pattern in what {

@@ -18,8 +18,8 @@ pub(crate) struct TableOutcome<'a> {
     pub(crate) leaders: Vec<&'a Row>,
     /// Whether all leaders are known to be equivalent to the fastest.
     pub(crate) are_equivalent: bool,
-    /// Of the other candidates that are decided to be slower than the fastest, one that none of them
-    /// beats: that with the smallest ratio to the fastest, and this ratio.
+    /// Of the other candidates that are decided to be slower than the fastest, one that none of
+    /// them beats: that with the smallest ratio to the fastest, and this ratio.
     pub(crate) next: Option<(&'a Row, Interval)>,
 }
 
@@ -55,8 +55,8 @@ pub(crate) fn outcome_among(ranking: &Ranking, filter: impl Fn(&Row) -> bool) ->
     })
 }
 
-/// Of the rows that no other of `rows` is decided to beat, returns the one with the smallest ratio to
-/// `best`, and its comparison with that. `None` if none is compared with it. `best` must not be
+/// Of the rows that no other of `rows` is decided to beat, returns the one with the smallest ratio
+/// to `best`, and its comparison with that. `None` if none is compared with it. `best` must not be
 /// among `rows`.
 fn closest(ranking: &Ranking, best: usize, rows: &[usize]) -> Option<(usize, Interval)> {
     let compared = |at: usize| Some((at, ranking.comparison(best, at).interval?));

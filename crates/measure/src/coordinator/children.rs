@@ -322,9 +322,9 @@ pub(crate) fn adopt_strays() {
 }
 
 /// Kills the orphaned processes that this process has adopted, and returns how many were still
-/// running. Every child of the coordinator that is not in [`EARLIER`], and neither in [`LIVE`] nor in
-/// the process group of one that is, is such a process. Children lead their groups, so an orphan of an instance
-/// that is still open is left alone, unless it has made a group of its own.
+/// running. Such a process is a child of the coordinator, but not in [`EARLIER`], not in [`LIVE`],
+/// and not in the process group of one in [`LIVE`]: children lead their groups, so an orphan of an
+/// instance that is still open is left alone, unless it has made a group of its own.
 fn end_strays() -> usize {
     let earlier = EARLIER.get().map_or(&[][..], Vec::as_slice);
     let live = live();

@@ -38,8 +38,8 @@ use crate::window::Window;
 pub(crate) const START_DELAY_NS: u64 = 500_000;
 /// How long children may take to open their ends.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
-/// Additional time for a TCP packet that is lost between hosts. Linux sends it again after 0.2 s and
-/// doubles this time-out each time (RFC 6298): six losses in a row take 12.6 s.
+/// Additional time for a TCP packet that is lost between hosts. Linux sends it again after 0.2 s
+/// and doubles this time-out each time (RFC 6298): six losses in a row take 12.6 s.
 const RETRANSMISSION_ALLOWANCE: Duration = Duration::from_secs(15);
 /// How long a child may take to exit after `done`.
 pub(crate) const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -55,8 +55,8 @@ pub struct Measured {
     pub reports: Vec<(Role, Report)>,
     /// The faults of all consumers together, compared with what the producers sent.
     pub faults: Faults,
-    /// The part of the cores' time that the hypervisor took from opening to closing, from 0 to 1. In a
-    /// heat this includes the turns of the other instances.
+    /// The part of the cores' time that the hypervisor took from opening to closing, from 0 to 1.
+    /// In a heat this includes the turns of the other instances.
     pub steal: f64,
     /// The system calls of all children from start to end, if they were counted.
     pub calls: Option<u64>,

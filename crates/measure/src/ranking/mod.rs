@@ -92,8 +92,8 @@ impl Ranking {
         self.decided.is_better(first, second)
     }
 
-    /// Returns the given rows that no other given row is decided to beat, in the same order. Not empty
-    /// unless `rows` is empty. Rows are given by their indexes.
+    /// Returns the given rows that no other given row is decided to beat, in the same order. Not
+    /// empty unless `rows` is empty. Rows are given by their indexes.
     pub fn unbeaten(&self, rows: &[usize]) -> Vec<usize> {
         let is_beaten = |row: &usize| rows.iter().any(|other| self.is_better(*other, *row));
         rows.iter().copied().filter(|row| !is_beaten(row)).collect()
@@ -107,7 +107,8 @@ impl Ranking {
     }
 
     /// The minimum detectable effect, as a ln ratio: the difference that is decided with a
-    /// probability of 80 % (the power). It is the decision threshold plus [`HALF_WIDTHS`] of the median interval.
+    /// probability of 80 % (the power), unless it is contradicted. It is the decision threshold
+    /// plus [`HALF_WIDTHS`] of the median interval.
     /// `None` if the noise floor is unknown, or if no mechanisms are compared.
     pub fn resolution(&self) -> Option<f64> {
         let threshold = Margins::default().decision_threshold(self.floor?)?;

@@ -21,8 +21,8 @@ pub struct Comparison {
     /// means that the second is slower. Inconclusive if it is contradicted.
     pub verdict: Verdict,
     /// Whether the slices and the unpaused runs put the two mechanisms in opposite orders: one of
-    /// them decided, and the other's 75 % interval lies wholly beyond the margin of equivalence on the
-    /// other side of 1. Only rounds in which they shared a heat say so, and at least six.
+    /// them decided, and the other's 75 % interval lies wholly beyond the margin of equivalence on
+    /// the other side of 1. Only rounds in which they shared a heat say so, and at least six.
     pub is_contradicted: bool,
 }
 
@@ -127,15 +127,15 @@ pub(super) fn compare_all(ratios: &Ratios, rows: &[(usize, Row)], floor: Option<
 }
 
 /// Which rows are decided to be better than which others: by their comparison, or through rows in
-/// between. If A is decided to be better than B and B than C, then A is better than C, even if A and
-/// C have too few common rounds. So a row that is hardly compared is not ranked above one that
+/// between. If A is decided to be better than B and B than C, then A is better than C, even if A
+/// and C have too few common rounds. So a row that is hardly compared is not ranked above one that
 /// beats it.
 #[derive(Clone, Debug)]
 pub(super) struct Decided {
     /// `better[a][b]`: row `a` is better than row `b`.
     better: Vec<Vec<bool>>,
-    /// The pairs that are contradicted, in both directions. Between them nothing is decided, also not
-    /// through rows in between.
+    /// The pairs that are contradicted, in both directions. Between them nothing is decided, also
+    /// not through rows in between.
     contradicted: BTreeSet<(usize, usize)>,
 }
 

@@ -163,7 +163,7 @@ pub(super) fn row(record: &Record, at: usize) -> Option<Row> {
     let first = failures.next().cloned();
     let spec = record.spec(&entrant.case.mechanism)?;
     let result = row_result(record, at);
-    let no_result = why_not(record, at, result.as_ref());
+    let no_result = reason_without_result(record, at, result.as_ref());
     Some(Row {
         spec: spec.clone(),
         effective_capacity: entrant.effective_capacity,
@@ -181,11 +181,11 @@ pub(super) fn row(record: &Record, at: usize) -> Option<Row> {
 
 /// Why an entrant with valid instances has no result. `None` if it has one, or no valid instance.
 pub fn no_result(record: &Record, at: usize) -> Option<NoResult> {
-    why_not(record, at, row_result(record, at).as_ref())
+    reason_without_result(record, at, row_result(record, at).as_ref())
 }
 
 /// As [`no_result`], for an entrant with the result `computed` from its valid instances.
-fn why_not(record: &Record, at: usize, computed: Option<&RowResult>) -> Option<NoResult> {
+fn reason_without_result(record: &Record, at: usize, computed: Option<&RowResult>) -> Option<NoResult> {
     let lost = loss_without_p99(record, at).map(NoResult::LosesTooMuch);
     lost.or_else(|| longer_than_slice(record, at, computed?))
 }
