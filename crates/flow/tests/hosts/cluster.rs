@@ -16,8 +16,8 @@ fn ground(cluster: &[Server]) -> Ground {
 }
 
 fn hosts_start_while_a_cluster_forms() {
-    let Some(cluster) = Server::start_forming_cluster() else { return };
-    messages_arrive(&ground(&cluster), || ());
+    let Some(mut cluster) = Server::start_forming_cluster() else { return };
+    messages_arrive(&ground(&cluster), || Server::until_formed(&mut cluster));
 }
 
 /// A stream cannot have three replicas before.

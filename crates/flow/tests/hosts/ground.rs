@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use estafette_flow::config::{self, CheckedHost};
+use estafette_flow::status::ConnectorStatus;
 use estafette_flow::{MetricsServer, Remote, Summary, Supervisor};
 use tempfile::TempDir;
 
@@ -210,16 +211,39 @@ impl Running {
         until(|| self.remote.status()?.connectors.into_iter().find(|it| it.name == connector && it.is_ended));
     }
 
-    /// Waits until a connector has a problem that contains this text.
+    /// Waits until a connector has a problem that contains this text. Panics if the host ends.
     #[track_caller]
     pub(crate) fn until_problem(&self, connector: &str, text: &str) -> String {
-        until(|| self.problem(connector).filter(|problem| problem.contains(text)))
+        until(|| {
+            self.assert_not_ended();
+            self.problem(connector).filter(|problem| problem.contains(text))
+        })
     }
 
-    /// Waits until a connector has no problem.
+    /// Waits until a connector has taken a message from the pipeline, so it has a connection: while
+    /// it makes its first one, it has no problem. Panics if the host ends.
+    #[track_caller]
+    pub(crate) fn until_received(&self, connector: &str) {
+        until(|| {
+            self.assert_not_ended();
+            (self.connector(connector)?.received_messages > 0).then_some(())
+        });
+    }
+
+    /// Waits until a connector has no problem any more. Panics if the host ends.
     #[track_caller]
     pub(crate) fn until_good(&self, connector: &str) {
-        until(|| self.problem(connector).is_none().then_some(()));
+        until(|| {
+            self.assert_not_ended();
+            self.connector(connector)?.problem.is_none().then_some(())
+        });
+    }
+
+    #[track_caller]
+    fn assert_not_ended(&self) {
+        if let Ok(ended) = self.ended.try_recv() {
+            panic!("it has ended: {ended:?}");
+        }
     }
 
     /// What `/health` answers.
@@ -234,9 +258,13 @@ impl Running {
     }
 
     fn problem(&self, connector: &str) -> Option<String> {
-        let status = self.remote.status()?;
-        let mut connectors = status.connectors.into_iter();
-        connectors.find(|it| it.name == connector).unwrap_or_else(|| panic!("there is no {connector}")).problem
+        self.connector(connector)?.problem
+    }
+
+    /// None before the host has started, and after it has ended.
+    fn connector(&self, name: &str) -> Option<ConnectorStatus> {
+        let mut connectors = self.remote.status()?.connectors.into_iter();
+        Some(connectors.find(|it| it.name == name).unwrap_or_else(|| panic!("there is no {name}")))
     }
 }
 

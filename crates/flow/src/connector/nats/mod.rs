@@ -29,6 +29,7 @@ mod claim;
 mod connect;
 mod consume;
 mod errors;
+mod interest;
 mod link;
 mod pack;
 pub(super) mod probe;

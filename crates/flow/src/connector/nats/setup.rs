@@ -13,6 +13,7 @@ use async_nats::jetstream::stream::{
 use async_nats::jetstream::{self, ErrorCode};
 
 use super::errors::reason;
+use super::interest::until_known;
 use super::link::Link;
 use super::timing::delay;
 use super::version;
@@ -110,7 +111,8 @@ pub(super) async fn prepare(link: &Link, nats: &Nats, topic: &NatsTopic) -> Resu
     check_version(link)?;
     let mut stream = find_stream(link, nats, topic).await?;
     for queue in &topic.queues {
-        let consumer = consumer(link, &stream, nats, topic, queue).await?;
+        let mut consumer = consumer(link, &stream, nats, topic, queue).await?;
+        until_known(link, &mut consumer).await?;
         if is_ahead(link, consumer.cached_info(), &mut stream).await? {
             renew(link, &stream, topic, queue, consumer.cached_info()).await?;
         }
@@ -306,7 +308,7 @@ async fn renew(
         consumer = queue,
         "the NATS server has forgotten how far the stream was, so its consumer is made anew; messages may arrive twice"
     );
-    replace(stream, topic, queue, old).await.map_err(|error| {
+    replace(link, stream, topic, queue, old).await.map_err(|error| {
         let text = format!("the consumer `{queue}` of the stream `{}` cannot be made anew: {error:#}", topic.stream);
         match link.take_refused() {
             Some(refused) => SetupError::Refused(format!("{text}; the server refuses: {refused}")),
@@ -318,6 +320,7 @@ async fn renew(
 /// Replaces a consumer by one that gets all messages of the stream. In between, another one keeps
 /// them there.
 async fn replace(
+    link: &Link,
     stream: &Stream,
     topic: &NatsTopic,
     queue: &str,
@@ -332,13 +335,19 @@ async fn replace(
         inactive_threshold: KEEPER,
         ..pull::Config::default()
     };
-    let keeper = stream.create_consumer(keeper).await?;
+    let mut keeper = stream.create_consumer(keeper).await?;
+    known(link, &mut keeper).await?;
     stream.delete_consumer(queue).await?;
     let settings = pull::Config { deliver_policy: DeliverPolicy::All, ..settings };
-    stream.get_or_create_consumer(queue, settings).await?;
+    let mut renewed = stream.get_or_create_consumer(queue, settings).await?;
+    known(link, &mut renewed).await?;
     // Otherwise the server deletes it later.
     let _ = stream.delete_consumer(&keeper.cached_info().name).await;
     Ok(())
+}
+
+async fn known(link: &Link, consumer: &mut PullConsumer) -> anyhow::Result<()> {
+    until_known(link, consumer).await.map_err(|error| anyhow::anyhow!("{}", error.text()))
 }
 
 fn refused(stream: &str, refusal: &jetstream::Error) -> SetupError {
@@ -350,7 +359,7 @@ fn refused(stream: &str, refusal: &jetstream::Error) -> SetupError {
 }
 
 /// An error of a request that has no answer of JetStream.
-fn unanswered(link: &Link, error: &(dyn Error + 'static)) -> SetupError {
+pub(super) fn unanswered(link: &Link, error: &(dyn Error + 'static)) -> SetupError {
     if let Some(refused) = link.take_refused() {
         return SetupError::Refused(format!("the server refuses: {refused}; grant it to the user of this host"));
     }
