@@ -10,6 +10,7 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use async_nats::jetstream::consumer::{Info, PullConsumer};
+use async_nats::jetstream::stream::Stream;
 
 use super::link::Link;
 use super::setup::{SetupError, unanswered};
@@ -23,16 +24,25 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// The time between two looks.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Waits until the replicas of its stream know a consumer. Takes a second or more if it is new and
-/// has replicas.
+/// Waits until the replicas of a stream know a consumer. Takes a second or more if the consumer is
+/// new and has replicas.
 ///
 /// # Errors
 ///
 /// If they do not for some seconds, or the server does not answer.
-pub(super) async fn until_known(link: &Link, consumer: &mut PullConsumer) -> Result<(), SetupError> {
+pub(super) async fn until_known(link: &Link, stream: &Stream, consumer: &mut PullConsumer) -> Result<(), SetupError> {
+    let is_cluster = stream.cached_info().cluster.as_ref().is_some_and(|cluster| is_given(cluster.name.as_ref()));
+    if !is_cluster {
+        return Ok(());
+    }
+    let is_replicated = stream.cached_info().config.num_replicas > 1;
     let started_at = Instant::now();
     let mut settles_since = None;
     while !is_known(consumer.cached_info(), &mut settles_since) {
+        if !is_replicated && started_at.elapsed() > SETTLED {
+            // A server with the name of a cluster that keeps its streams alone names no leader.
+            return Ok(());
+        }
         if started_at.elapsed() > TIMEOUT {
             let Info { name, stream_name, .. } = consumer.cached_info();
             return Err(SetupError::Unreachable(format!(
@@ -46,9 +56,7 @@ pub(super) async fn until_known(link: &Link, consumer: &mut PullConsumer) -> Res
 }
 
 fn is_known(info: &Info, settles_since: &mut Option<Instant>) -> bool {
-    // A single server names itself as the leader.
-    let cluster = info.cluster.as_ref().filter(|cluster| cluster.leader.as_ref().is_some_and(|name| !name.is_empty()));
-    match cluster {
+    match info.cluster.as_ref().filter(|cluster| is_given(cluster.leader.as_ref())) {
         Some(cluster) if cluster.replicas.is_empty() || !is_new(info) => true,
         // A server that is down learns of the consumer before it gets the messages.
         Some(cluster) if cluster.replicas.iter().all(|replica| replica.current || replica.offline) => {
@@ -59,6 +67,10 @@ fn is_known(info: &Info, settles_since: &mut Option<Instant>) -> bool {
             false
         }
     }
+}
+
+fn is_given(name: Option<&String>) -> bool {
+    name.is_some_and(|name| !name.is_empty())
 }
 
 fn is_new(info: &Info) -> bool {

@@ -112,7 +112,7 @@ pub(super) async fn prepare(link: &Link, nats: &Nats, topic: &NatsTopic) -> Resu
     let mut stream = find_stream(link, nats, topic).await?;
     for queue in &topic.queues {
         let mut consumer = consumer(link, &stream, nats, topic, queue).await?;
-        until_known(link, &mut consumer).await?;
+        until_known(link, &stream, &mut consumer).await?;
         if is_ahead(link, consumer.cached_info(), &mut stream).await? {
             renew(link, &stream, topic, queue, consumer.cached_info()).await?;
         }
@@ -336,18 +336,18 @@ async fn replace(
         ..pull::Config::default()
     };
     let mut keeper = stream.create_consumer(keeper).await?;
-    known(link, &mut keeper).await?;
+    known(link, stream, &mut keeper).await?;
     stream.delete_consumer(queue).await?;
     let settings = pull::Config { deliver_policy: DeliverPolicy::All, ..settings };
     let mut renewed = stream.get_or_create_consumer(queue, settings).await?;
-    known(link, &mut renewed).await?;
+    known(link, stream, &mut renewed).await?;
     // Otherwise the server deletes it later.
     let _ = stream.delete_consumer(&keeper.cached_info().name).await;
     Ok(())
 }
 
-async fn known(link: &Link, consumer: &mut PullConsumer) -> anyhow::Result<()> {
-    until_known(link, consumer).await.map_err(|error| anyhow::anyhow!("{}", error.text()))
+async fn known(link: &Link, stream: &Stream, consumer: &mut PullConsumer) -> anyhow::Result<()> {
+    until_known(link, stream, consumer).await.map_err(|error| anyhow::anyhow!("{}", error.text()))
 }
 
 fn refused(stream: &str, refusal: &jetstream::Error) -> SetupError {
