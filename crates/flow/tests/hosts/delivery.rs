@@ -278,7 +278,12 @@ fn another_program_sees_a_batch_as_one_message() {
     let mut client = Client::connect(server.port());
     client.send("SUB t.raw 1\r\n");
     server.until_subscribed("t.raw", 1);
-    ground.run("edge").finished();
+    // All messages wait when the connection is made.
+    server.pause();
+    let edge = ground.run("edge");
+    edge.until_ended("in");
+    server.resume();
+    edge.finished();
     let first = client.next();
     assert_eq!(first.payload, b"\x06\x00\x00\x00000000\x06\x00\x00\x00000001");
     assert!(first.headers.contains(":1\r\n") && first.headers.contains("Estafette-Batch: 2\r\n"), "{}", first.headers);

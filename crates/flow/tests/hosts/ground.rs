@@ -271,7 +271,12 @@ impl Running {
 impl Drop for Running {
     /// Says what a host was doing when its test failed.
     fn drop(&mut self) {
-        if let (true, Some(status)) = (thread::panicking(), self.remote.status()) {
+        if !thread::panicking() {
+            return;
+        }
+        if let Ok(ended) = self.ended.try_recv() {
+            eprintln!("it has ended: {ended:?}");
+        } else if let Some(status) = self.remote.status() {
             eprintln!("{:#?}\n{:#?}", status.edges, status.connectors);
         }
     }

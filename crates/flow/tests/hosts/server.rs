@@ -43,10 +43,19 @@ pub(crate) fn find() -> Option<PathBuf> {
     program
 }
 
-/// Free ports. All are open until all are known, so that they differ.
+/// Free ports. None is of those that the system gives to connections, which could take a port while
+/// its server is down. All are open until all are known, so that they differ.
 fn free_ports<const N: usize>() -> [u16; N] {
-    let free = [0; N].map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
-    free.map(|listener| listener.local_addr().unwrap().port())
+    const PORTS: std::ops::Range<u16> = 15_000..31_000;
+    // Tests run at the same time, each in a process of its own: the next number has other ports.
+    const PER_PROCESS: u32 = 16;
+    let lanes = u32::from(PORTS.end - PORTS.start) / PER_PROCESS;
+    let first = PORTS.start + u16::try_from(std::process::id() % lanes * PER_PROCESS).unwrap();
+    let ports = (first..PORTS.end).chain(PORTS.start..first);
+    let free: Vec<TcpListener> =
+        ports.filter_map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok()).take(N).collect();
+    let ports: Vec<u16> = free.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
+    ports.try_into().expect("there are free ports")
 }
 
 fn is_supported(program: &Path) -> bool {
@@ -82,26 +91,25 @@ impl Server {
     /// with empty folders.
     #[track_caller]
     pub(crate) fn until_formed(servers: &mut [Server]) {
+        // A leader may accept a server and be lost before the others know it.
+        const SETTLED: Duration = Duration::from_secs(1);
         // Shorter than a host waits for a place for a stream before it gives up.
-        const USUALLY_FORMED: Duration = Duration::from_secs(5);
+        const USUALLY_FORMED: Duration = Duration::from_secs(6);
         let mut started_at = Instant::now();
+        let mut formed_at = None;
         until(|| {
-            if servers.iter().all(|server| server.knows_a_cluster_of(servers.len())) {
+            if !are_a_cluster(servers) {
+                formed_at = None;
+            } else if formed_at.get_or_insert_with(Instant::now).elapsed() > SETTLED {
                 return Some(());
             }
             if started_at.elapsed() > USUALLY_FORMED {
                 servers.iter_mut().for_each(Server::kill);
                 servers.iter_mut().for_each(Server::run_empty);
-                started_at = Instant::now();
+                (started_at, formed_at) = (Instant::now(), None);
             }
             None
         });
-    }
-
-    /// Whether it knows so many servers that have a leader.
-    fn knows_a_cluster_of(&self, servers: usize) -> bool {
-        let answer = self.monitored("/jsz").unwrap_or_default();
-        answer.contains("\"leader\": \"n") && answer.contains(&format!("\"cluster_size\": {servers},"))
     }
 
     /// Starts three servers that form a cluster. None if there is no program, which is reported.
@@ -174,6 +182,15 @@ impl Server {
         self.child.take().unwrap().wait().unwrap();
     }
 
+    /// Stops its process without a word, until [`Server::resume`].
+    pub(crate) fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    pub(crate) fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
     /// Lets it read its configuration again.
     pub(crate) fn reload(&self) {
         self.signal(Signal::HUP);
@@ -222,6 +239,15 @@ impl Server {
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
+}
+
+/// Whether all servers know each other, and all others follow the one that leads.
+fn are_a_cluster(servers: &[Server]) -> bool {
+    let states: Vec<String> = servers.iter().map(|server| server.monitored("/jsz").unwrap_or_default()).collect();
+    let size = format!("\"cluster_size\": {},", servers.len());
+    let know_all = states.iter().all(|state| state.contains("\"leader\": \"n") && state.contains(&size));
+    let followers: usize = states.iter().map(|state| state.matches("\"current\": true").count()).sum();
+    know_all && followers == servers.len() - 1
 }
 
 impl Drop for Server {

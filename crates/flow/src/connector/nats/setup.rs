@@ -247,8 +247,12 @@ pub(super) async fn consumer(
     let consumer = stream.get_or_create_consumer(queue, config).await.map_err(|error| {
         let text = format!("the consumer `{queue}` of the stream `{}`: {}", topic.stream, reason(&error));
         match (error.kind(), request(&error)) {
+            // It was found just before: the server that answers does not know it yet.
+            (ConsumerErrorKind::JetStream(refusal), _) if refusal.error_code() == ErrorCode::STREAM_NOT_FOUND => {
+                SetupError::Unreachable(text)
+            }
             (ConsumerErrorKind::JetStream(refusal), _) => SetupError::refusal(refusal.error_code(), text),
-            (_, Some(_)) => unanswered(link, &error),
+            (ConsumerErrorKind::TimedOut, _) | (_, Some(_)) => unanswered(link, &error),
             (_, None) => SetupError::Refused(text),
         }
     })?;
