@@ -261,7 +261,7 @@ impl Running {
         self.connector(connector)?.problem
     }
 
-    /// None before the host has started, and after it has ended.
+    /// None if the host does not answer, also when it has ended.
     fn connector(&self, name: &str) -> Option<ConnectorStatus> {
         let mut connectors = self.remote.status()?.connectors.into_iter();
         Some(connectors.find(|it| it.name == name).unwrap_or_else(|| panic!("there is no {name}")))

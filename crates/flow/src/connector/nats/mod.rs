@@ -15,6 +15,7 @@
 //! | `claim.rs` | one process for each host |
 //! | `probe.rs` | what the server lacks |
 //! | `setup.rs` | streams and their consumers |
+//! | `interest.rs` | whether the replicas of a stream know its consumers |
 //! | `publish.rs` | the sink |
 //! | `pack.rs` | several messages in one |
 //! | `store.rs` | how the sink publishes to a stream, in order |

@@ -88,7 +88,11 @@ pub(super) async fn prepare_at_start(link: &Link, nats: &Nats, topic: &NatsTopic
             break;
         }
         match prepare(link, nats, topic).await {
-            Ok(()) | Err(SetupError::Unreachable(_)) => break,
+            Ok(_) => break,
+            Err(SetupError::Unreachable(reason)) => {
+                tracing::warn!(topic = topic.topic, "{reason}; the server is asked again later");
+                break;
+            }
             Err(SetupError::NoPlace(reason)) if started_at.elapsed() < PLACEMENT => {
                 if attempt == 0 {
                     tracing::warn!(topic = topic.topic, "{reason}; waiting for more servers of the cluster");
@@ -103,21 +107,33 @@ pub(super) async fn prepare_at_start(link: &Link, nats: &Nats, topic: &NatsTopic
     Ok(())
 }
 
+/// As [`prepare`], before messages are published: the replicas of the stream must know its
+/// consumers.
+pub(super) async fn prepare_to_publish(link: &Link, nats: &Nats, topic: &NatsTopic) -> Result<(), SetupError> {
+    let (stream, consumers) = prepare(link, nats, topic).await?;
+    until_known(link, &stream, consumers).await
+}
+
 /// Creates the stream of a topic and the consumers of all its queues, unless they exist. The
 /// consumers of other hosts too: the stream keeps a message for the consumers it has. Consumers
 /// that would skip messages are made anew.
-pub(super) async fn prepare(link: &Link, nats: &Nats, topic: &NatsTopic) -> Result<(), SetupError> {
+pub(super) async fn prepare(
+    link: &Link,
+    nats: &Nats,
+    topic: &NatsTopic,
+) -> Result<(Stream, Vec<PullConsumer>), SetupError> {
     let _ = link.take_refused();
     check_version(link)?;
     let mut stream = find_stream(link, nats, topic).await?;
+    let mut consumers = Vec::new();
     for queue in &topic.queues {
-        let mut consumer = consumer(link, &stream, nats, topic, queue).await?;
-        until_known(link, &stream, &mut consumer).await?;
+        let consumer = consumer(link, &stream, nats, topic, queue).await?;
         if is_ahead(link, consumer.cached_info(), &mut stream).await? {
             renew(link, &stream, topic, queue, consumer.cached_info()).await?;
         }
+        consumers.push(consumer);
     }
-    Ok(())
+    Ok((stream, consumers))
 }
 
 fn check_version(link: &Link) -> Result<(), SetupError> {
@@ -313,7 +329,7 @@ async fn renew(
         "the NATS server has forgotten how far the stream was, so its consumer is made anew; messages may arrive twice"
     );
     replace(link, stream, topic, queue, old).await.map_err(|error| {
-        let text = format!("the consumer `{queue}` of the stream `{}` cannot be made anew: {error:#}", topic.stream);
+        let text = format!("the consumer `{queue}` of the stream `{}` is not made anew: {error:#}", topic.stream);
         match link.take_refused() {
             Some(refused) => SetupError::Refused(format!("{text}; the server refuses: {refused}")),
             None => SetupError::Unreachable(text),
@@ -339,19 +355,19 @@ async fn replace(
         inactive_threshold: KEEPER,
         ..pull::Config::default()
     };
-    let mut keeper = stream.create_consumer(keeper).await?;
-    known(link, stream, &mut keeper).await?;
+    let keeper = stream.create_consumer(keeper).await?;
+    known(link, stream, &keeper).await?;
     stream.delete_consumer(queue).await?;
     let settings = pull::Config { deliver_policy: DeliverPolicy::All, ..settings };
-    let mut renewed = stream.get_or_create_consumer(queue, settings).await?;
-    known(link, stream, &mut renewed).await?;
+    let renewed = stream.get_or_create_consumer(queue, settings).await?;
+    known(link, stream, &renewed).await?;
     // Otherwise the server deletes it later.
     let _ = stream.delete_consumer(&keeper.cached_info().name).await;
     Ok(())
 }
 
-async fn known(link: &Link, stream: &Stream, consumer: &mut PullConsumer) -> anyhow::Result<()> {
-    until_known(link, stream, consumer).await.map_err(|error| anyhow::anyhow!("{}", error.text()))
+async fn known(link: &Link, stream: &Stream, consumer: &PullConsumer) -> anyhow::Result<()> {
+    until_known(link, stream, vec![consumer.clone()]).await.map_err(|error| anyhow::anyhow!("{}", error.text()))
 }
 
 fn refused(stream: &str, refusal: &jetstream::Error) -> SetupError {

@@ -94,7 +94,7 @@ impl StreamPublisher {
         self.destination.unless_stopped(link.until_up()).await?;
         let connection = link.number();
         if self.prepared_on != Some(connection) {
-            let prepared = setup::prepare(link, &self.nats, &self.destination.topic);
+            let prepared = setup::prepare_to_publish(link, &self.nats, &self.destination.topic);
             let prepared = self.destination.unless_stopped(prepared).await?;
             self.prepared_on = prepared.is_ok().then_some(connection);
             return Ok(prepared.err().map(|error| Refusal::Other(error.text().to_owned())));
