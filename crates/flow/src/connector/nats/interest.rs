@@ -5,7 +5,7 @@
 //! them wants. The server acknowledges such a message all the same, so it would be lost.
 //!
 //! A server that has not made a new consumer yet says already that it exists, but not who leads it.
-//! No request tells which replicas have made it. A replica that answers the consumer's leader makes
+//! No request shows which replicas have made it. A replica that answers the consumer's leader makes
 //! it within milliseconds, so a second after all have answered, all know it.
 
 use std::collections::BTreeSet;
@@ -70,7 +70,7 @@ struct Known {
     /// The replicas that have answered the leader.
     answered: BTreeSet<String>,
     /// Since when enough replicas have answered.
-    settles_since: Option<Instant>,
+    enough_since: Option<Instant>,
 }
 
 impl Known {
@@ -90,7 +90,7 @@ impl Known {
         let answered = replicas.iter().filter(|it| self.answered.contains(&it.name)).count();
         // The leader, which is not in the list, is one of the servers too.
         let is_enough = answered == replicas.len() || (most_suffice && 2 * (answered + 1) > replicas.len() + 1);
-        is_enough && self.settles_since.get_or_insert_with(Instant::now).elapsed() >= SETTLED
+        is_enough && self.enough_since.get_or_insert_with(Instant::now).elapsed() >= SETTLED
     }
 }
 
