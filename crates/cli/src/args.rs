@@ -344,7 +344,7 @@ pub(crate) struct Report {
     #[arg(value_name = "OTHER.json", value_hint = ValueHint::FilePath, conflicts_with = "details")]
     pub(crate) other: Option<PathBuf>,
 
-    /// Write an HTML page with the answers, charts and tables, which needs no network
+    /// Write an HTML page with the answers, charts and tables, which needs no network; `-` is the standard output
     #[arg(short, long, value_name = "FILE.html", value_hint = ValueHint::FilePath)]
     pub(crate) output: Option<PathBuf>,
 

@@ -9,7 +9,7 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use common::{Done, Ground, Running, wait_for};
+use common::{Done, Ground, Running, names, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -428,6 +428,18 @@ fn a_run_that_is_stopped_keeps_its_rounds() {
     assert!(done.stderr.contains(&format!("interrupted after {rounds} of 1000 rounds")), "{}", done.stderr);
     let record = ground.record().display().to_string();
     ground.run(["compare", &record, &record]).exits(0);
+    ground.assert_clean();
+}
+
+#[test]
+fn a_ping_that_is_stopped_says_that_there_is_no_result() {
+    let ground = Ground::new();
+    let run = Running::start(&ground, &["ping", "process/pipe", "--count=1000000000", "--timeout=10min"]);
+    // It listens for signals before it makes temporary files.
+    wait_for("the start", || (!names(ground.tmp()).is_empty()).then_some(()));
+    kill_process(run.pid(), Signal::INT).unwrap();
+    let done = run.end().exits(130);
+    assert!(done.stderr.contains("interrupted") && done.stdout.is_empty(), "{}", done.stderr);
     ground.assert_clean();
 }
 

@@ -45,6 +45,17 @@ fn the_page_of_the_overview_answers_first() {
 }
 
 #[test]
+fn a_page_can_be_written_to_stdout() {
+    let ground = Ground::new();
+    let record = published("overview-quick.json.gz");
+    let done = ground.run(["report", &record, "-o", "-"]).exits(0);
+    assert!(done.stderr.is_empty() && !ground.path("-").exists(), "{}", done.stderr);
+    assert_eq!(done.stdout, page(&ground, &record));
+    let changes = ground.run(["report", &record, &record, "-o", "-"]).exits(0).stdout;
+    assert!(changes.starts_with("<!DOCTYPE html>"), "{:.100}", changes);
+}
+
+#[test]
 fn names_with_markup_stay_text() {
     let ground = Ground::new();
     let record = hostile(&ground, rename);

@@ -53,6 +53,15 @@ struct LeastTime {
 
 /// Runs `ping`.
 pub(crate) fn run(registry: &Registry, args: &Ping) -> Result<Exit> {
+    let exit = measure(registry, args)?;
+    if exit == Exit::Interrupted {
+        report_to_stderr("interrupted before all round trips were made: there is no result");
+    }
+    Ok(exit)
+}
+
+/// Measures the round trips, and prints their summary.
+fn measure(registry: &Registry, args: &Ping) -> Result<Exit> {
     let cpus = available_cpus();
     let case = case(registry, args, cpus.len())?;
     let entry = registry.get(&case.mechanism).with_context(|| format!("no mechanism `{}`", case.mechanism))?;

@@ -84,7 +84,11 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
+/// Writes a page to a file, or to stdout if its name is `-`.
 fn write_page(file: &Path, page: &str) -> Result<()> {
+    if file == Path::new("-") {
+        return print(page);
+    }
     page::write(file, page)?;
     report_to_stderr(&format!("report: {}", file.display()));
     Ok(())
