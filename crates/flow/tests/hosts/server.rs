@@ -97,14 +97,16 @@ impl Server {
         const USUALLY_FORMED: Duration = Duration::from_secs(6);
         let mut started_at = Instant::now();
         let mut formed_at = None;
+        let mut was_complete = false;
         until(|| {
+            was_complete |= has_leader_of_all(servers);
             if !are_a_cluster(servers) {
                 formed_at = None;
             } else if formed_at.get_or_insert_with(Instant::now).elapsed() > SETTLED {
                 return Some(());
             }
             // No stream with a replica on each server can be there, so no message is lost.
-            if started_at.elapsed() > USUALLY_FORMED && !has_leader_of_all(servers) {
+            if started_at.elapsed() > USUALLY_FORMED && !was_complete {
                 servers.iter_mut().for_each(Server::kill);
                 servers.iter_mut().for_each(Server::run_empty);
                 (started_at, formed_at) = (Instant::now(), None);

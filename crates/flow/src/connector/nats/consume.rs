@@ -100,7 +100,12 @@ impl Consumer {
             // The supervisor closes the ring when its last reader has ended for good.
             let has_readers = !self.own.is_closed();
             let is_ending = !has_readers || drain.is_set();
-            let mut has_progress = !is_ending && self.take().await;
+            // The servers of a cluster may take seconds to know a new consumer.
+            let mut has_progress = !is_ending
+                && tokio::select! {
+                    has_taken = self.take() => has_taken,
+                    () = stop.wait() => false,
+                };
             if has_readers {
                 has_progress |= self.forward()?;
             }

@@ -4,28 +4,36 @@
 //! replica decides that by the consumers that it knows itself, and drops a message that none of
 //! them wants. The server acknowledges such a message all the same, so it would be lost.
 //!
-//! A server that has not made a new consumer yet says already that it exists, but not who leads it.
-//! No request shows which replicas have made it. A replica that answers the consumer's leader makes
-//! it within milliseconds, so a second after all have answered, all know it.
+//! A server answers requests about a new consumer before it has created it. Such an answer names no
+//! leader. No request shows which replicas have created it. A replica that answers the leader of
+//! the consumer creates it some milliseconds later. So one second after all replicas have answered,
+//! all know it.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use async_nats::jetstream::consumer::{Info, PullConsumer};
-use async_nats::jetstream::stream::Stream;
+use async_nats::jetstream::context::{ConsumerInfoError, ConsumerInfoErrorKind};
+use async_nats::jetstream::stream::{PeerInfo, RetentionPolicy, Stream};
 use futures_util::future::try_join_all;
 
+use super::errors::reason;
 use super::link::Link;
 use super::setup::{SetupError, unanswered};
 
-/// A consumer is new for so long, by the clocks of this host and of the server.
+/// A consumer is new until this time after its creation. The clock of this host is compared with
+/// that of the server.
 const NEW: Duration = Duration::from_secs(60);
 /// How long to wait after all replicas have answered the leader of a new consumer.
 const SETTLED: Duration = Duration::from_secs(1);
-/// How long to wait for all replicas: one may be down.
+/// After this time most of the replicas are enough: one may be down.
 const ALL: Duration = Duration::from_secs(10);
-/// How long to wait for a leader and most replicas.
+/// After this time the wait fails, unless enough replicas have answered.
 const MOST: Duration = Duration::from_secs(15);
+/// A wait of this time is logged.
+const LONG: Duration = Duration::from_secs(2);
+/// How long to wait for one answer.
+const ANSWER: Duration = Duration::from_secs(1);
 /// The time between two looks.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -36,40 +44,67 @@ const LOOK: Duration = Duration::from_millis(100);
 ///
 /// If most replicas do not know one for some seconds, or the connection is lost.
 pub(super) async fn until_known(link: &Link, stream: &Stream, consumers: Vec<PullConsumer>) -> Result<(), SetupError> {
-    if stream.cached_info().config.num_replicas <= 1 {
+    let config = &stream.cached_info().config;
+    // A single replica names a leader only once it has created the consumer, and answers itself.
+    if config.num_replicas <= 1 || config.retention != RetentionPolicy::Interest {
         return Ok(());
     }
     try_join_all(consumers.into_iter().map(|consumer| until_one_is_known(link, consumer))).await.map(drop)
 }
 
 async fn until_one_is_known(link: &Link, mut consumer: PullConsumer) -> Result<(), SetupError> {
+    let Info { name, stream_name, .. } = consumer.cached_info();
+    let what = format!("the new consumer `{name}` of the stream `{stream_name}`");
     let started_at = Instant::now();
     let mut known = Known::default();
     let mut failure = None;
+    let mut is_logged = false;
     loop {
-        if failure.is_none() && known.look(consumer.cached_info(), started_at.elapsed()) {
+        let waited = started_at.elapsed();
+        if failure.is_none() && known.look(consumer.cached_info(), waited) {
             return Ok(());
         }
-        if started_at.elapsed() > MOST || !link.is_up() {
-            let Info { name, stream_name, .. } = consumer.cached_info();
-            return Err(failure.unwrap_or_else(|| {
-                SetupError::Unreachable(format!(
-                    "too few servers of the cluster know the new consumer `{name}` of the stream `{stream_name}`"
-                ))
-            }));
+        let limit = if known.enough_after.is_some() { MOST + 2 * SETTLED } else { MOST };
+        if waited > limit || !link.is_up() {
+            return Err(failure
+                .unwrap_or_else(|| SetupError::Unreachable(format!("too few servers of the cluster know {what}"))));
+        }
+        if waited > LONG && !is_logged {
+            tracing::info!("waiting until the servers of the cluster know {what}");
+            is_logged = true;
         }
         tokio::time::sleep(LOOK).await;
-        // A server that is about to make it may say that there is none.
-        failure = consumer.info().await.err().map(|error| unanswered(link, &error));
+        failure = match tokio::time::timeout(ANSWER, consumer.info()).await {
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) => Some(failed(link, &what, &error)),
+            Err(_) => Some(SetupError::Unreachable(format!("the NATS server says nothing of {what}"))),
+        };
+        if let Some(SetupError::Refused(_)) = failure {
+            return failure.map_or(Ok(()), Err);
+        }
+    }
+}
+
+/// Why a server says nothing of a consumer.
+fn failed(link: &Link, what: &str, error: &ConsumerInfoError) -> SetupError {
+    match error.kind() {
+        // A server may answer "not found" just before it creates the consumer.
+        ConsumerInfoErrorKind::NotFound | ConsumerInfoErrorKind::StreamNotFound | ConsumerInfoErrorKind::Offline => {
+            SetupError::Unreachable(format!("{what}: {}", reason(error)))
+        }
+        ConsumerInfoErrorKind::JetStream(refusal) => {
+            SetupError::refusal(refusal.error_code(), format!("the server refuses {what}: {}", reason(&refusal)))
+        }
+        _ => unanswered(link, error),
     }
 }
 
 /// What has been seen of the replicas of a consumer.
 #[derive(Default)]
 struct Known {
-    /// The replicas that have answered the leader.
+    /// The replicas that have answered a leader.
     answered: BTreeSet<String>,
-    /// How long the wait had taken when enough replicas had answered.
+    /// The time of the wait at which enough replicas had answered. `None` if there are too few.
     enough_after: Option<Duration>,
 }
 
@@ -86,12 +121,22 @@ impl Known {
             return true;
         }
         let replicas = &cluster.replicas;
-        self.answered.extend(replicas.iter().filter(|it| it.current).map(|it| it.name.clone()));
+        self.answered.extend(replicas.iter().filter(|it| has_answered(it)).map(|it| it.name.clone()));
         let answered = replicas.iter().filter(|it| self.answered.contains(&it.name)).count();
         // The leader, which is not in the list, is one of the servers too.
         let is_enough = answered == replicas.len() || (waited > ALL && 2 * (answered + 1) > replicas.len() + 1);
-        is_enough && waited >= *self.enough_after.get_or_insert(waited) + SETTLED
+        if !is_enough {
+            self.enough_after = None;
+            return false;
+        }
+        waited >= *self.enough_after.get_or_insert(waited) + SETTLED
     }
+}
+
+/// Whether a replica has answered the leader. A leader that was just elected says of all replicas
+/// that they are current, but of those that never answered that they were last seen 0 ns ago.
+fn has_answered(replica: &PeerInfo) -> bool {
+    replica.current && !replica.active.is_zero()
 }
 
 fn is_new(info: &Info) -> bool {
@@ -102,25 +147,32 @@ fn is_new(info: &Info) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
     const NOW: &str = "2100-01-01T00:00:00Z";
     const LONG_AGO: &str = "2020-01-01T00:00:00Z";
 
-    /// What a server says of a consumer that was made at a time. The replicas beside the leader
-    /// have answered it or not.
+    /// A replica that has answered the leader or not.
+    fn replica((name, has_answered): (&str, bool)) -> Value {
+        json!({"name": name, "current": has_answered, "active": 1_000_000})
+    }
+
+    /// What a server says of a consumer that was created at a time.
     fn info(created: &str, leader: &str, replicas: &[(&str, bool)]) -> Info {
-        let replicas: Vec<_> =
-            replicas.iter().map(|(name, current)| json!({"name": name, "current": current, "active": 0})).collect();
+        let replicas: Vec<_> = replicas.iter().copied().map(replica).collect();
+        info_with(created, &json!({"leader": leader, "replicas": replicas}))
+    }
+
+    fn info_with(created: &str, cluster: &Value) -> Info {
         let sequences = json!({"consumer_seq": 0, "stream_seq": 0});
         serde_json::from_value(json!({
             "stream_name": "stream", "name": "consumer", "created": created,
             "config": {"deliver_policy": "all", "ack_policy": "explicit", "replay_policy": "instant"},
             "delivered": sequences, "ack_floor": sequences,
             "num_ack_pending": 0, "num_redelivered": 0, "num_waiting": 0, "num_pending": 0,
-            "cluster": {"leader": leader, "replicas": replicas},
+            "cluster": cluster,
         }))
         .unwrap()
     }
@@ -132,9 +184,9 @@ mod tests {
     #[test]
     fn a_new_consumer_is_known_a_second_after_all_have_answered_its_leader() {
         let mut known = Known::default();
-        assert!(!known.look(&info(NOW, "", &[]), ms(0)), "it has not been made");
+        assert!(!known.look(&info(NOW, "", &[]), ms(0)), "it has not been created");
         assert!(!known.look(&info(NOW, "a", &[("b", true), ("c", false)]), ms(100)));
-        // A replica that has answered once has made it, even if it is behind later.
+        // A replica that has answered once has created it, even if it is behind later.
         let all = info(NOW, "a", &[("b", false), ("c", true)]);
         assert!(!known.look(&all, ms(2_000)) && !known.look(&all, ms(2_999)));
         assert!(known.look(&all, ms(3_000)));
@@ -165,5 +217,52 @@ mod tests {
         let mut known = Known::default();
         assert!(!known.look(&info(LONG_AGO, "", &[("b", false)]), ms(0)));
         assert!(known.look(&info(LONG_AGO, "a", &[("b", false)]), ms(0)));
+    }
+
+    #[test]
+    fn a_replica_that_was_never_seen_has_not_answered() {
+        // A leader that was just elected says so.
+        let never_seen = json!({"name": "c", "current": true, "active": 0});
+        let new = info_with(NOW, &json!({"leader": "a", "replicas": [replica(("b", true)), never_seen]}));
+        let mut known = Known::default();
+        assert!(!known.look(&new, ms(0)) && !known.look(&new, ms(5_000)));
+    }
+
+    #[test]
+    fn the_second_begins_anew_after_too_few_have_answered() {
+        let mut known = Known::default();
+        assert!(!known.look(&info(NOW, "a", &[("b", true), ("c", false)]), ms(10_100)));
+        // Another one leads, and none has answered it.
+        assert!(!known.look(&info(NOW, "b", &[("a", false), ("c", false)]), ms(10_500)));
+        let one = info(NOW, "b", &[("a", false), ("c", true)]);
+        assert!(!known.look(&one, ms(11_300)) && !known.look(&one, ms(12_299)));
+        assert!(known.look(&one, ms(12_300)));
+    }
+
+    #[test]
+    fn an_answer_without_a_leader_says_nothing() {
+        let answered = json!([replica(("b", true))]);
+        let without =
+            [json!(null), json!({}), json!({"replicas": answered}), json!({"leader": "", "replicas": answered})];
+        for cluster in without {
+            for created in [NOW, LONG_AGO] {
+                let info = info_with(created, &cluster);
+                let mut known = Known::default();
+                assert!(!known.look(&info, ms(0)) && !known.look(&info, ms(14_000)), "{created} {cluster}");
+            }
+        }
+    }
+
+    #[test]
+    fn three_of_five_are_most_and_one_of_two_is_not() {
+        let replicas = |c| [("b", true), ("c", c), ("d", false), ("e", false)];
+        let mut known = Known::default();
+        let two = info(NOW, "a", &replicas(false));
+        assert!(!known.look(&two, ms(10_001)) && !known.look(&two, ms(11_001)));
+        let three = info(NOW, "a", &replicas(true));
+        assert!(!known.look(&three, ms(11_100)) && known.look(&three, ms(12_100)));
+        let one = info(NOW, "a", &[("b", false)]);
+        let mut known = Known::default();
+        assert!(!known.look(&one, ms(10_001)) && !known.look(&one, ms(14_999)));
     }
 }

@@ -29,12 +29,15 @@ const KEEPER: Duration = Duration::from_secs(60);
 /// How long the server recognises a message that is published again. Its own default.
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
 
-/// What JetStream says while a cluster has no leader.
-const FORMING: [ErrorCode; 4] = [
+/// What JetStream says while a cluster has no leader, or the servers of a stream or a consumer are
+/// down.
+const FORMING: [ErrorCode; 6] = [
     ErrorCode::CLUSTER_INCOMPLETE,
     ErrorCode::CLUSTER_NOT_ACTIVE,
     ErrorCode::CLUSTER_NOT_AVAILABLE,
     ErrorCode::CLUSTER_NOT_LEADER,
+    ErrorCode::STREAM_OFFLINE,
+    ErrorCode::CONSUMER_OFFLINE,
 ];
 /// What JetStream says if too few servers of a cluster can keep a stream: for now, or for good.
 const NO_PLACE: [ErrorCode; 2] = [ErrorCode::CLUSTER_NO_PEERS, ErrorCode::INSUFFICIENT_RESOURCES];
@@ -42,21 +45,24 @@ const NO_PLACE: [ErrorCode; 2] = [ErrorCode::CLUSTER_NO_PEERS, ErrorCode::INSUFF
 const PLACEMENT: Duration = Duration::from_secs(10);
 
 /// Why a stream or a consumer cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum SetupError {
     /// The server did not answer.
+    #[error("{0}")]
     Unreachable(String),
     /// Too few servers of the cluster can keep the stream: one is not up yet, or the leader does
     /// not know it yet.
+    #[error("{0}")]
     NoPlace(String),
     /// The server refused, or has something else under that name.
+    #[error("{0}")]
     Refused(String),
 }
 
 impl SetupError {
     /// The error with this code of JetStream. A cluster that is still forming counts as a server
     /// that does not answer.
-    fn refusal(code: ErrorCode, text: String) -> SetupError {
+    pub(super) fn refusal(code: ErrorCode, text: String) -> SetupError {
         if FORMING.contains(&code) {
             SetupError::Unreachable(text)
         } else if NO_PLACE.contains(&code) {
@@ -263,7 +269,7 @@ pub(super) async fn consumer(
     let consumer = stream.get_or_create_consumer(queue, config).await.map_err(|error| {
         let text = format!("the consumer `{queue}` of the stream `{}`: {}", topic.stream, reason(&error));
         match (error.kind(), request(&error)) {
-            // It was found just before: the server that answers does not know it yet.
+            // The stream was found just before. The server that answers does not know it yet.
             (ConsumerErrorKind::JetStream(refusal), _) if refusal.error_code() == ErrorCode::STREAM_NOT_FOUND => {
                 SetupError::Unreachable(text)
             }
@@ -330,9 +336,10 @@ async fn renew(
     );
     replace(link, stream, topic, queue, old).await.map_err(|error| {
         let text = format!("the consumer `{queue}` of the stream `{}` is not made anew: {error:#}", topic.stream);
-        match link.take_refused() {
-            Some(refused) => SetupError::Refused(format!("{text}; the server refuses: {refused}")),
-            None => SetupError::Unreachable(text),
+        match (link.take_refused(), error.downcast_ref()) {
+            (Some(refused), _) => SetupError::Refused(format!("{text}; the server refuses: {refused}")),
+            (None, Some(SetupError::Refused(_))) => SetupError::Refused(text),
+            (None, _) => SetupError::Unreachable(text),
         }
     })
 }
@@ -356,18 +363,17 @@ async fn replace(
         ..pull::Config::default()
     };
     let keeper = stream.create_consumer(keeper).await?;
-    known(link, stream, &keeper).await?;
-    stream.delete_consumer(queue).await?;
+    until_known(link, stream, vec![keeper.clone()]).await?;
+    // Another host may have made it anew meanwhile.
+    if stream.consumer_info(queue).await?.created == old.created {
+        stream.delete_consumer(queue).await?;
+    }
     let settings = pull::Config { deliver_policy: DeliverPolicy::All, ..settings };
     let renewed = stream.get_or_create_consumer(queue, settings).await?;
-    known(link, stream, &renewed).await?;
+    until_known(link, stream, vec![renewed]).await?;
     // Otherwise the server deletes it later.
     let _ = stream.delete_consumer(&keeper.cached_info().name).await;
     Ok(())
-}
-
-async fn known(link: &Link, stream: &Stream, consumer: &PullConsumer) -> anyhow::Result<()> {
-    until_known(link, stream, vec![consumer.clone()]).await.map_err(|error| anyhow::anyhow!("{}", error.text()))
 }
 
 fn refused(stream: &str, refusal: &jetstream::Error) -> SetupError {
@@ -409,5 +415,15 @@ mod tests {
     fn patterns_cover_subjects() {
         assert!(matches("a.b", "a.b") && matches("a.*", "a.b") && matches("a.>", "a.b.c") && matches(">", "a"));
         assert!(!matches("a", "a.b") && !matches("a.*", "a.b.c") && !matches("a.b.>", "a.b") && !matches("a.b", "a"));
+    }
+
+    #[test]
+    fn what_is_temporary_does_not_end_a_host() {
+        let error = |code| SetupError::refusal(code, String::new());
+        for code in [ErrorCode::CLUSTER_NOT_AVAILABLE, ErrorCode::STREAM_OFFLINE, ErrorCode::CONSUMER_OFFLINE] {
+            assert!(matches!(error(code), SetupError::Unreachable(_)));
+        }
+        assert!(matches!(error(ErrorCode::CLUSTER_NO_PEERS), SetupError::NoPlace(_)));
+        assert!(matches!(error(ErrorCode::BAD_REQUEST), SetupError::Refused(_)));
     }
 }
