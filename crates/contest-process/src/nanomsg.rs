@@ -4,8 +4,10 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use estafette_contest_common::capacity::slots;
 use estafette_contest_common::packets::{PacketRx, PacketSocket, PacketTx};
 use estafette_measure::case::{Case, Pattern, Role};
@@ -26,6 +28,7 @@ mod c {
     pub(super) const SNDBUF: c_int = 2;
     pub(super) const RCVBUF: c_int = 3;
     pub(super) const RCVMAXSIZE: c_int = 16;
+    pub(super) const STAT_CURRENT_CONNECTIONS: c_int = 201;
 
     #[link(name = "nanomsg")]
     unsafe extern "C" {
@@ -43,11 +46,14 @@ mod c {
         pub(super) fn nn_connect(socket: c_int, address: *const c_char) -> c_int;
         pub(super) fn nn_send(socket: c_int, bytes: *const c_void, len: usize, flags: c_int) -> c_int;
         pub(super) fn nn_recv(socket: c_int, bytes: *mut c_void, len: usize, flags: c_int) -> c_int;
+        pub(super) fn nn_get_statistic(socket: c_int, statistic: c_int) -> u64;
     }
 }
 
 /// The default size of a socket's buffers in bytes.
 const MIN_BUFFER: usize = 128 << 10;
+/// How long a party waits for its connections.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// `process/nanomsg`.
 pub(super) struct Nanomsg;
@@ -87,6 +93,7 @@ impl Transport<Raw> for Nanomsg {
         socket.set(c::RCVBUF, half)?;
         socket.set(c::RCVMAXSIZE, -1)?;
         socket.join(is_consumer, rendezvous)?;
+        socket.wait_until_connected(case, role, rendezvous)?;
         let has_reply = case.pattern.is_bidirectional();
         let tx = (has_reply || !is_consumer).then(|| PacketTx::new(socket, len));
         let rx = (has_reply || is_consumer).then(|| PacketRx::new(socket, len));
@@ -150,6 +157,35 @@ impl Socket {
             rendezvous.request("socket")?;
             // SAFETY: as above.
             check(unsafe { c::nn_connect(self.0, address.as_ptr()) }).context("connecting to the consumer").map(drop)
+        }
+    }
+
+    /// Waits until all parties are connected. Each end of a connection gives up after a second
+    /// without the header of the other one, and connects anew. By then the other end may have sent
+    /// messages, which are lost (`streamhdr.c` of nanomsg 1.1.5).
+    fn wait_until_connected(&self, case: &Case, role: Role, rendezvous: &mut Rendezvous) -> Result<()> {
+        if let Role::Producer(producer) = role {
+            rendezvous.request("connected")?;
+            self.wait_for_connections(1)?;
+            return rendezvous.publish(&format!("connected:{producer}"), "");
+        }
+        let producers = if case.pattern == Pattern::FanIn { case.producers } else { 1 };
+        self.wait_for_connections(producers)?;
+        rendezvous.publish("connected", "")?;
+        (0..producers).try_for_each(|producer| rendezvous.request(&format!("connected:{producer}")).map(drop))
+    }
+
+    #[allow(unsafe_code)]
+    fn wait_for_connections(&self, count: usize) -> Result<()> {
+        let deadline = Instant::now() + CONNECT_TIMEOUT;
+        loop {
+            // SAFETY: the call accepts any numbers.
+            let connected = unsafe { c::nn_get_statistic(self.0, c::STAT_CURRENT_CONNECTIONS) };
+            if connected == count as u64 {
+                return Ok(());
+            }
+            ensure!(Instant::now() < deadline, "{connected} of {count} connections in {CONNECT_TIMEOUT:?}");
+            thread::sleep(Duration::from_millis(1));
         }
     }
 }

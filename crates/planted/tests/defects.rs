@@ -71,7 +71,7 @@ fn check_all(runs: &[Run], code: i32, right: impl Fn(&Caught) -> bool) {
 
 fn breach(defect: &str, words: &str) {
     let _alone = CORES.lock().unwrap_or_else(PoisonError::into_inner);
-    all_catch(defect, 4, &[], |caught| *caught == Caught::Breach(words.to_owned()));
+    all_catch(defect, 4, &["--timeout=60s"], |caught| *caught == Caught::Breach(words.to_owned()));
 }
 
 fn failure(caught: &Caught, words: &[&str]) -> bool {
@@ -244,6 +244,7 @@ fn a_mechanism_that_hangs_costs_its_timeout_once_and_not_in_each_round() {
 
 #[test]
 fn a_mechanism_of_which_no_instance_counts_is_no_success() {
+    let _alone = CORES.lock().unwrap_or_else(PoisonError::into_inner);
     // An open loop in one thread: while the receiver keeps the thread, the sender cannot send when a message is due.
     let open_loop = ["--pattern=stream", "--payload=u64", "--load=1k/s", "--runtime=tokio-current"];
     let what = [&["task/busy", "--window=300ms", "--timeout=60s"], &open_loop[..]].concat();

@@ -35,12 +35,14 @@ sinks:
     pipeline.until_lines("out.txt", 5);
     let remote = pipeline.remote.clone();
     let server = MetricsServer::start(loopback(), move || remote.status()).unwrap();
-    let metrics = get(server.address(), "/metrics");
+    // A source counts a message after it has passed it on.
+    let sent = "estafette_connector_sent_messages_total{connector=\"clock\"} 5";
+    let metrics = crate::pipeline::until(|| Some(get(server.address(), "/metrics")).filter(|it| it.contains(sent)));
     assert!(metrics.starts_with("HTTP/1.1 200 OK"), "{metrics}");
     assert!(metrics.contains("text/plain; version=0.0.4"), "{metrics}");
     for line in [
         "# TYPE estafette_connector_sent_messages_total counter",
-        "estafette_connector_sent_messages_total{connector=\"clock\"} 5",
+        sent,
         "estafette_topic_published_messages_total{topic=\"t\",queue=\"\"} 5",
     ] {
         assert!(metrics.lines().any(|found| found == line), "{line} is not in\n{metrics}");

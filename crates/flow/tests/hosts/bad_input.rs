@@ -125,7 +125,7 @@ fn a_missing_permission_is_an_error_that_names_it() {
 fn a_revoked_permission_stops_the_sender_until_it_is_granted_again() {
     let Some(server) = Server::start(&users("")) else { return };
     let url = server.url().replace("nats://", "nats://flow:secret@");
-    let yaml = from_file(AT_LEAST_ONCE).replace("file: { path: in.txt }", "timer: { every: 1ms, count: 3000 }");
+    let yaml = from_file(AT_LEAST_ONCE).replace("file: { path: in.txt }", "timer: { every: 1ms, count: 10000 }");
     let ground = Ground::at(&yaml, &url);
     let (edge, center) = (ground.run("edge"), ground.run("center"));
     crate::ground::until(|| (ground.lines("out.txt").len() > 100).then_some(()));
@@ -135,7 +135,7 @@ fn a_revoked_permission_stops_the_sender_until_it_is_granted_again() {
     assert!(problem.contains("t.raw") && problem.contains("grant it"), "{problem}");
     server.configure(&users(""));
     server.reload();
-    ground.until_all("out.txt", (0..3000).map(|tick| tick.to_string()));
+    ground.until_all("out.txt", (0..10_000).map(|tick| tick.to_string()));
     edge.finished();
     center.end();
 }
@@ -144,7 +144,7 @@ fn a_revoked_permission_stops_the_sender_until_it_is_granted_again() {
 fn a_revoked_permission_to_subscribe_stops_both_ends_until_it_is_granted_again() {
     let Some(server) = Server::start(&users("")) else { return };
     let url = server.url().replace("nats://", "nats://flow:secret@");
-    let yaml = from_file(AT_LEAST_ONCE).replace("file: { path: in.txt }", "timer: { every: 1ms, count: 3000 }");
+    let yaml = from_file(AT_LEAST_ONCE).replace("file: { path: in.txt }", "timer: { every: 1ms, count: 10000 }");
     let ground = Ground::at(&yaml, &url);
     let (edge, center) = (ground.run("edge"), ground.run("center"));
     crate::ground::until(|| (ground.lines("out.txt").len() > 100).then_some(()));
@@ -155,7 +155,7 @@ fn a_revoked_permission_to_subscribe_stops_both_ends_until_it_is_granted_again()
     }
     server.configure(&users(""));
     server.reload();
-    ground.until_all("out.txt", (0..3000).map(|tick| tick.to_string()));
+    ground.until_all("out.txt", (0..10_000).map(|tick| tick.to_string()));
     edge.finished();
     center.until_good("nats:raw:all");
     center.end();

@@ -271,7 +271,7 @@ fn against(answer: impl FnMut(ToPeer) -> Vec<Value> + Send + 'static) -> OtherHo
 /// long.
 fn against_silence() -> OtherHost {
     let mut greeted = greeted(|_| vec![]);
-    greeted.answer_timeout = Duration::from_secs(2);
+    greeted.answer_timeout = Duration::from_secs(5);
     greeted.start(HERE, String::from("tcp://box:1")).unwrap()
 }
 

@@ -10,7 +10,7 @@ use super::link::Link;
 use crate::config::{Nats, encoded};
 
 /// How long another process may take to answer. The server says at once if there is none.
-const ANSWER: Duration = Duration::from_secs(1);
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// Claims a host's name on the server, for as long as the link lives. Without the permission for
 /// it, or without a server, nothing is claimed.
