@@ -79,8 +79,8 @@ async fn until_one_is_known(link: &Link, mut consumer: PullConsumer) -> Result<(
             Ok(Err(error)) => Some(failed(link, &what, &error)),
             Err(_) => Some(SetupError::Unreachable(format!("the NATS server says nothing of {what}"))),
         };
-        if let Some(SetupError::Refused(_)) = failure {
-            return failure.map_or(Ok(()), Err);
+        if let Some(refused @ SetupError::Refused(_)) = failure {
+            return Err(refused);
         }
     }
 }

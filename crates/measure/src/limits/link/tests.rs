@@ -70,6 +70,17 @@ impl Drop for Relay {
     }
 }
 
+/// Measures again, up to five times in all, until other programs have not disturbed it.
+fn undisturbed<T>(mut measure: impl FnMut() -> T, is_undisturbed: impl Fn(&T) -> bool) -> T {
+    for _ in 0..4 {
+        let found = measure();
+        if is_undisturbed(&found) {
+            return found;
+        }
+    }
+    measure()
+}
+
 fn assert_plausible(link: &Link) {
     assert!(link.round_trip_fastest_ns > 0.0 && link.round_trip_fastest_ns <= link.round_trip_ns, "{link:?}");
     assert!(link.round_trips + link.round_trips_lost >= 20, "{link:?}");
@@ -107,11 +118,14 @@ fn a_round_trip_includes_the_delay_of_both_ways() {
     // The responder serves while somebody is connected.
     let prober = Prober::connect(SocketAddr::new(LOOPBACK, ports.tcp), ports.key).unwrap();
     let relay = Relay::start(SocketAddr::new(LOOPBACK, ports.udp), Duration::from_millis(20), None);
-    let found = round_trips::measure(relay.address, ports.key).unwrap();
+    let found = undisturbed(
+        || round_trips::measure(relay.address, ports.key).unwrap(),
+        |found| found.fastest < Duration::from_millis(80) && found.count >= 10,
+    );
     drop(prober);
     served.join().unwrap().unwrap();
-    assert!(found.fastest >= Duration::from_millis(40) && found.fastest < Duration::from_millis(400));
-    assert!(found.median >= found.fastest && found.count > 0, "{} of them", found.count);
+    assert!(found.fastest >= Duration::from_millis(40) && found.fastest < Duration::from_millis(80));
+    assert!(found.median >= found.fastest && found.count >= 10, "{} of them", found.count);
 }
 
 #[test]
@@ -119,10 +133,10 @@ fn lost_round_trips_are_counted_and_do_not_end_the_measurement() {
     let (ports, served) = start(LOOPBACK);
     let prober = Prober::connect(SocketAddr::new(LOOPBACK, ports.tcp), ports.key).unwrap();
     let relay = Relay::start(SocketAddr::new(LOOPBACK, ports.udp), Duration::from_millis(5), Some(4));
-    let found = round_trips::measure(relay.address, ports.key).unwrap();
+    let found = undisturbed(|| round_trips::measure(relay.address, ports.key).unwrap(), |found| found.count >= 10);
     drop(prober);
     served.join().unwrap().unwrap();
-    assert!(found.lost >= 3 && found.count > 0, "{} lost, {} not", found.lost, found.count);
+    assert!(found.lost >= 3 && found.count >= 10, "{} lost, {} not", found.lost, found.count);
 }
 
 #[test]
@@ -131,12 +145,15 @@ fn the_share_of_lost_packets_is_within_its_interval() {
     let mut prober = Prober::connect(SocketAddr::new(LOOPBACK, ports.tcp), ports.key).unwrap();
     let relay = Relay::start(SocketAddr::new(LOOPBACK, ports.udp), Duration::ZERO, Some(20));
     // 400 packets in two seconds, of which the relay drops one in twenty.
-    let found = loss::measure(&mut prober, relay.address, 0.96e6, Duration::from_millis(1)).unwrap();
+    let found = undisturbed(
+        || loss::measure(&mut prober, relay.address, 0.96e6, Duration::from_millis(1)).unwrap(),
+        |found| found.lost <= found.sent / 4,
+    );
     drop(prober);
     served.join().unwrap().unwrap();
     assert!(found.sent >= 90 && found.lost >= 4, "{found:?}");
-    // A packet that is late counts as lost too, so on a busy machine there may be more.
-    assert!(found.high >= 0.05 && found.lost < found.sent, "{found:?}");
+    // A packet that is late counts as lost too, so there may be more, but not many more.
+    assert!(found.high >= 0.05 && found.lost <= found.sent / 4, "{found:?}");
 }
 
 #[test]
